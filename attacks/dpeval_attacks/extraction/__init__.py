@@ -1,0 +1,9 @@
+"""Attacks that extract planted or memorised text from a language model: canary and prefix attacks belong here.
+
+Each is one module with a frozen dataclass on :class:`dpeval.plugin.ExtractionAttack`, registered in the entry-point
+group ``dpeval.attacks``. None ships yet.
+
+>>> from dpeval.plugin import ExtractionAttack
+>>> ExtractionAttack.goal
+'extraction'
+"""

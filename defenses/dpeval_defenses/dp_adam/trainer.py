@@ -1,0 +1,269 @@
+"""The private training loop: clip each example's gradient, sum, add noise once, divide by the expected batch, step.
+
+It knows no model and no data: ``per_example_loss`` takes the positions of some records and returns one loss for each.
+
+>>> model = torch.nn.Linear(3, 1)
+>>> features, targets = torch.randn(50, 3), torch.randn(50, 1)
+>>> def per_example_loss(positions):
+...     at = torch.from_numpy(positions)
+...     return (model(features[at]) - targets[at]).square().sum(dim=1)
+>>> settings = TrainSettings(steps=4, max_norm=0.1, noise_multiplier=1.0, learning_rate=0.1)
+>>> log = train_private(model, per_example_loss, PoissonSampler(50, 0.2, entropy=1), SeededNoise(2), settings)
+>>> [entry.step for entry in log], log[0].sigma_eff
+([0, 1, 2, 3], 5.0)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+
+from dpeval.types import Ints
+from dpeval_defenses.dp_adam.modes import training_mode
+from dpeval_defenses.dp_adam.noise import Noise, SeededNoise
+from dpeval_defenses.dp_adam.parallel import World
+from dpeval_defenses.dp_adam.sampler import PoissonSampler, Sampler, micro_batches
+from dpeval_defenses.dp_adam.steplog import StepLog, Tally
+
+PerExampleLoss = Callable[[Ints], torch.Tensor]
+
+_SETTLED = 3
+"""Non-empty steps after which every trained tensor has had a gradient; a LoRA factor has none in the first."""
+
+
+class Clipper(Protocol):
+    """What the loop needs of a clipping engine; ``ClippedGradients`` is one."""
+
+    def backward(self, losses: torch.Tensor) -> torch.Tensor:
+        """Add the sum of the clipped gradients to ``.grad``; return the norms before clipping, shape ``(B,)``."""
+        ...
+
+    def detach(self) -> object:
+        """Leave the model as it was."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """How to train. ``noise_multiplier`` is the standard deviation of the noise in units of ``max_norm``."""
+
+    steps: int
+    max_norm: float
+    noise_multiplier: float
+    learning_rate: float
+    weight_decay: float = 0.0
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    schedule: Literal["linear", "constant"] = "linear"
+    micro_batch: int = 32
+    dropout_entropy: int = 0
+
+    def __post_init__(self) -> None:
+        checks = (("steps", self.steps >= 1, ">= 1"), ("max_norm", 0 < self.max_norm < float("inf"), "> 0 and finite"),
+                  ("noise_multiplier", 0 <= self.noise_multiplier < float("inf"), ">= 0 and finite"),
+                  ("learning_rate", self.learning_rate > 0, "> 0"), ("weight_decay", self.weight_decay >= 0, ">= 0"),
+                  ("micro_batch", self.micro_batch >= 1, ">= 1"),
+                  ("optimizer", self.optimizer in {"adamw", "sgd"}, "adamw or sgd"),
+                  ("schedule", self.schedule in {"linear", "constant"}, "linear or constant"))  # fmt: skip
+        for name, good, wanted in checks:
+            if not good:
+                raise ValueError(f"TrainSettings: expected {name} {wanted}, got {getattr(self, name)!r}")
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate of ``step``: constant, or falling linearly from the first step to zero after the last."""
+        return self.learning_rate * (1 - step / self.steps if self.schedule == "linear" else 1.0)
+
+
+class PrivateTrainer:
+    """One run of DP-SGD or DP-Adam (Abadi et al. 2016, Algorithm 1; Li et al. 2022), one logical step at a time.
+
+    The steps taken are counted in :attr:`steps_taken`: that number, and no other, is what the accountant must be given.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        per_example_loss: PerExampleLoss,
+        sampler: Sampler,
+        noise: Noise,
+        settings: TrainSettings,
+        *,
+        engine: Callable[[torch.nn.Module, float], Clipper] | None = None,
+        world: World = World(),  # noqa: B008  frozen
+    ) -> None:
+        self.model, self.sampler, self.noise, self.settings, self.world = model, sampler, noise, settings, world
+        self.log: list[StepLog] = []
+        self._loss = per_example_loss
+        self._trained = trainable(model)
+        self.optimizer = _optimizer(settings, list(self._trained.values()))
+        self._silent = set(self._trained)
+        world.agree(p.data for p in self._trained.values())
+        self._clipper = (engine or default_engine)(model, settings.max_norm)
+
+    @property
+    def steps_taken(self) -> int:
+        """The steps done so far, those before a resume included."""
+        return len(self.log)
+
+    def step(self) -> StepLog:
+        """Take one logical step; an empty draw takes one too, of noise alone."""
+        step = self.steps_taken
+        self.model.zero_grad(set_to_none=True)
+        tally = self._accumulate(step)
+        entry = self._privatise(step, tally)
+        self._update(entry.learning_rate)
+        self.model.zero_grad(set_to_none=True)
+        self.log.append(entry)
+        return entry
+
+    def close(self) -> None:
+        """Detach the clipping engine and leave the model in evaluation mode."""
+        self._clipper.detach()
+        self.model.eval()
+
+    def _accumulate(self, step: int) -> Tally:
+        """Σ clip(g_i) over this process's part of the draw, into ``.grad``."""
+        drawn = self.world.share(self.sampler.draw(step))
+        tally = Tally()
+        with training_mode(self.model), _own_dropout(self.settings.dropout_entropy, step, self.world.rank):
+            for part in micro_batches(drawn, self.settings.micro_batch):
+                tally.add(self._clipper.backward(self._loss(part)), self.settings.max_norm)
+        if len(drawn):
+            self._check_reached()
+        return Tally(*self.world.total(tally.as_array()))
+
+    def _check_reached(self) -> None:
+        missing = [name for name, p in self._trained.items() if p.grad is None]
+        if missing:
+            raise ValueError(
+                f"no gradient reached {len(missing)} of {len(self._trained)} trained parameters: {_some(missing)}; "
+                "they would be moved by noise alone. Freeze them (requires_grad = False) or use them in the loss"
+            )
+
+    def _privatise(self, step: int, tally: Tally) -> StepLog:
+        """.grad becomes (Σ clip(g_i) + σC z) / (expected batch size)."""
+        sums = [_sum_of(p) for p in self._trained.values()]
+        self.world.add_up(sums)
+        self._watch_silent(sums, tally)
+        scale = self.settings.noise_multiplier * self.settings.max_norm
+        signal = _joint_norm(sums)
+        noise_square = 0.0
+        for index, total in enumerate(sums):
+            noise = self._draw_noise(step, index, total) * scale
+            noise_square += float(noise.double().square().sum())
+            total.add_(noise).div_(self.sampler.rate * self.sampler.num_records)
+        return StepLog.of(
+            step, tally, signal=signal, noise=noise_square**0.5, learning_rate=self.settings.rate_at(step),
+            sigma_eff=self.settings.noise_multiplier / self.sampler.rate,
+        )  # fmt: skip
+
+    def _draw_noise(self, step: int, index: int, like: torch.Tensor) -> torch.Tensor:
+        if self.settings.noise_multiplier == 0:
+            return torch.zeros_like(like)
+        noise = self.noise.standard(step, index, like.shape).to(like)
+        if not self.noise.repeatable:
+            self.world.agree([noise])
+        return noise
+
+    def _watch_silent(self, sums: list[torch.Tensor], tally: Tally) -> None:
+        """Refuse, once it is plain, a parameter whose gradients are all exactly zero."""
+        self._silent -= {name for name, total in zip(self._trained, sums, strict=True) if bool(total.any())}
+        non_empty = sum(entry.drawn > 0 for entry in self.log) + (tally.drawn > 0)
+        if self._silent and non_empty == _SETTLED and tally.drawn > 0:
+            raise ValueError(
+                f"the gradients of {len(self._silent)} trained parameters were exactly zero in {_SETTLED} steps: "
+                f"{_some(sorted(self._silent))}; they would be moved by noise alone. Freeze them or use them in the loss"
+            )
+
+    def _update(self, learning_rate: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        if self.settings.optimizer == "sgd" and self.settings.weight_decay:
+            with torch.no_grad():
+                for p in self._trained.values():
+                    p.mul_(1 - learning_rate * self.settings.weight_decay)
+        self.optimizer.step()
+
+
+def train_private(
+    model: torch.nn.Module,
+    per_example_loss: PerExampleLoss,
+    sampler: Sampler,
+    noise: Noise,
+    settings: TrainSettings,
+    *,
+    engine: Callable[[torch.nn.Module, float], Clipper] | None = None,
+    progress: Callable[[Iterable[int]], Iterable[int]] = iter,
+    world: World = World(),  # noqa: B008  frozen
+) -> list[StepLog]:
+    """Train ``model`` in place for ``settings.steps`` steps and return one log entry for each.
+
+    ``per_example_loss(positions)`` takes ascending positions, shape ``(B,)``, and returns losses of shape ``(B,)``, each
+    depending on its own record only. What is trained is what requires a gradient. ``engine(model, max_norm)`` makes the
+    clipping engine.
+    """
+    trainer = PrivateTrainer(model, per_example_loss, sampler, noise, settings, engine=engine, world=world)
+    try:
+        for _ in progress(range(settings.steps)):
+            trainer.step()
+    finally:
+        trainer.close()
+    return trainer.log
+
+
+def trainable(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """The parameters that train, by name; ValueError for none, or for a type too coarse to carry the noise."""
+    found = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not found:
+        raise ValueError("no parameter requires a gradient, so there is nothing to train")
+    coarse = [f"{name} ({p.dtype})" for name, p in found.items() if p.dtype not in {torch.float32, torch.float64}]
+    if coarse:
+        raise ValueError(f"expected trained parameters of float32 or float64, got {_some(coarse)}; use model.float()")
+    return found
+
+
+def default_engine(model: torch.nn.Module, max_norm: float) -> Clipper:
+    """The exact clipping engine of this package."""
+    from dpeval_defenses.dp_adam.clipping import ClippedGradients
+
+    return ClippedGradients(model, max_norm=max_norm)
+
+
+def _optimizer(settings: TrainSettings, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(parameters, lr=settings.learning_rate)
+    return torch.optim.AdamW(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+
+
+def _sum_of(parameter: torch.nn.Parameter) -> torch.Tensor:
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad
+
+
+def _joint_norm(tensors: Iterable[torch.Tensor]) -> float:
+    return float(sum(float(t.double().square().sum()) for t in tensors)) ** 0.5
+
+
+@contextlib.contextmanager
+def _own_dropout(entropy: int, step: int, rank: int) -> Iterator[None]:
+    """Dropout masks from a stream of the step's own; torch's global generators are left as they were."""
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
+    with torch.random.fork_rng(devices=devices):
+        seed = np.random.SeedSequence(entropy, spawn_key=(step, rank)).generate_state(1, np.uint64)[0]
+        torch.manual_seed(int(seed))
+        yield
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def describe(settings: TrainSettings) -> dict[str, object]:
+    """The settings as plain values, for a checkpoint or a log."""
+    return dataclasses.asdict(settings)
