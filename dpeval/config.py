@@ -19,12 +19,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal
 
 from dpeval.data.config import DataConfig, SplitConfig
 from dpeval.errors import ConfigError, near_miss
@@ -33,7 +34,6 @@ from dpeval.plugin import Attack, Defense
 from dpeval.registry import Kind, Registry
 from dpeval.schema import Place, build, sweep, swept_keys
 
-P = TypeVar("P", Defense, Attack)
 TOP = {"name", "seeds", "plugins", "data", "split", "model", "defense", "attack", "release", "report", "compute"}
 
 
@@ -48,9 +48,16 @@ class Named:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseConfig:
-    """The ``[release]`` table: at which taps the models without noise of their own let embeddings out."""
+    """The ``[release]`` table: what the adversary of the embedding attacks intercepts."""
 
     taps: tuple[str, ...] = ()
+    """Positions at which models without noise of their own are attacked; empty: each defense's own, and ``output``."""
+    targets: int = 100
+    """How many members, and how many non-members, the inversion attacks are tried on."""
+
+    def __post_init__(self) -> None:
+        if self.targets < 1:
+            raise ValueError(f"targets: expected at least 1 record for each side, got {self.targets}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +217,12 @@ def _variants(kind: Kind, table: dict[str, Any], registry: Registry, place: Plac
     except ConfigError as error:
         raise place.at("use").error(str(error)) from error
     swept = swept_keys(cls, table)
-    return [Named(use, _label(label or use, plugin, swept), cast(Defense | Attack, plugin)) for plugin in sweep(cls, table, place)]
+    return [Named(use, _label(label or use, plugin, swept), plugin) for plugin in sweep(cls, table, place)]
+
+
+def field_names(plugin: Defense | Attack) -> list[str]:
+    """The names of a plug-in's settings."""
+    return [f.name for f in dataclasses.fields(plugin)]  # type: ignore[arg-type]  # the registry checked that it is one
 
 
 def _label(name: str, plugin: object, swept: list[str]) -> str:
@@ -224,12 +236,10 @@ def _short(value: object) -> str:
 
 def _distinct(found: list[Named]) -> list[Named]:
     """Two tables of one plug-in that would share a label get their differing fields added."""
-    import dataclasses
-
     result = []
     for one in found:
         twins = [other for other in found if other.label == one.label and other is not one]
-        names = [f.name for f in dataclasses.fields(one.plugin)]
+        names = field_names(one.plugin)
         differing = [n for n in names if any(getattr(one.plugin, n) != getattr(t.plugin, n, None) for t in twins)]
         result.append(Named(one.use, _label(one.label, one.plugin, differing), one.plugin) if twins else one)
     return result

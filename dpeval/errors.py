@@ -39,12 +39,12 @@ class LeakError(DpevalError):
 
 
 def near_miss(name: str, known: Iterable[str]) -> str:
-    """A sentence that names the nearest known names, then all of them.
+    """A sentence that names the nearest known name, then all of them.
 
     >>> near_miss("dp-adm", ["none", "dp-adam"])
     "did you mean 'dp-adam'? Known: dp-adam, none"
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}Known: {', '.join(names) or 'none'}"

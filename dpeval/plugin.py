@@ -106,6 +106,17 @@ class Release(ABC):
     def embed(self, records: Records, tap: str, *, draw: int = 0) -> Embeddings:
         """The tensor released at ``tap``: one row per token (or one row in all for a pooled tap)."""
 
+    def predict_from(self, released: Embeddings) -> Predictions:
+        """Class log-probabilities computed from what :meth:`embed` let out, and from nothing else.
+
+        A release with a local claim must have it: it is how ``dpeval check`` shows that nothing goes round the noise.
+        """
+        del released
+        raise NotImplementedError(
+            f"{type(self).__name__} states a local claim but has no predict_from(released): nothing shows that its "
+            "predictions depend on the released tensor alone"
+        )
+
     @abstractmethod
     def save(self, folder: Path) -> None:
         """Write into the empty ``folder`` (safetensors and JSON; never pickle)."""

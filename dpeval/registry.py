@@ -115,7 +115,7 @@ def load_file(path: Path) -> ModuleType:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read the plug-in file {path}: {error.strerror}; give the path of a Python file") from error
-    name = f"dpeval_plugin_{path.stem}_{hashlib.sha256(str(path).encode() + content).hexdigest()[:12]}"
+    name = f"dpeval_plugin_{path.stem}_{hashlib.sha256(content).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

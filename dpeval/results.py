@@ -3,7 +3,7 @@
 Nothing here is computed; :mod:`dpeval.collect` fills it and :mod:`dpeval.report` renders it.
 
 >>> to_json(Undefined("one class"))
-{'undefined': 'one class'}
+{'value': None, 'undefined': 'one class'}
 >>> measured_from_json(to_json(Estimate(0.5, 0.4, 0.6, n=10)))
 Estimate(value=0.5, low=0.4, high=0.6, n=10, level=0.95, models=1)
 """
@@ -113,6 +113,20 @@ class DefenseResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AttackSummary:
+    """An attack as the matrix names it, for the glossary: what its adversary has and does."""
+
+    label: str
+    use: str
+    goal: str
+    access: str
+    source: str
+    story: str = ""
+    """The first paragraph of the plug-in's docstring."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class CellResult:
     """One attack on one defense at one tap, over all seeds."""
 
@@ -209,15 +223,16 @@ class RunResult:
     utility_baseline: Mapping[str, float]
     """For each data set: the accuracy of always answering the majority class of the members."""
     provenance: Provenance
+    attacks: tuple[AttackSummary, ...] = ()
     level: float = 0.95
     comparisons: int = 0
     """How many cells the Holm adjustment covers."""
 
 
 def to_json(value: Any) -> Any:
-    """``value`` as JSON material. An :class:`Undefined` keeps its reason; an infinite bound becomes a text."""
+    """``value`` as JSON material: an :class:`Undefined` is null with its reason; an infinite number becomes a text."""
     if isinstance(value, Undefined):
-        return {"undefined": value.reason}
+        return {"value": None, "undefined": value.reason}
     if isinstance(value, NoClaim):
         return {"no_claim": value.reason}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -1,0 +1,1 @@
+"""Sources, cleaning, deduplication and the split into roles; see :func:`dpeval.data.load.load_dataset`."""

@@ -9,7 +9,7 @@ A mechanism that adds N(0, σ²) noise per coordinate to a value of L2 sensitivi
 >>> round(epsilon_of_gaussian(gaussian_mu(sigma, 2.0), 1e-5), 6)
 8.0
 >>> round(epsilon_of_gaussian(gaussian_mu(sigma, 2.0, releases=3), 1e-5), 2)
-16.79
+15.86
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable
 
 from scipy.optimize import brentq
-from scipy.special import erfcx, erfinv, log_ndtr, ndtr
+from scipy.special import erfcx, erfinv, ndtr
 
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 # Rounding in the solvers stays below 1e-11 relative; σ moves up by that much so that it never moves down.
@@ -64,13 +64,25 @@ def log_delta_of_gaussian(epsilon: float, mu: float) -> float:
         return math.log(-math.expm1(epsilon)) if epsilon < 0 else -math.inf
     if mu == math.inf or epsilon == -math.inf:
         return 0.0
-    low, high = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    if low < 0:
-        delta = float(ndtr(-low)) - math.exp(epsilon + float(log_ndtr(-high)))
-        return math.log(delta) if delta > 0 else -math.inf
-    # e^ε·φ(high) = φ(low), so both terms share a factor and only their Mills ratios are subtracted.
-    gap = _mills(low) - _mills(high)
-    return math.log(gap) - low * low / 2 - _LOG_ROOT_TWO_PI if gap > 0 else -math.inf
+    return _log_delta_at(epsilon / mu - mu / 2, mu)
+
+
+def _log_delta_at(low: float, mu: float) -> float:
+    """ln δ at ε = μ·(low + μ/2).
+
+    With high = low + μ, e^ε·φ(high) = φ(low): both terms of δ share a factor, so that nothing overflows and only
+    Mills ratios are subtracted.
+    """
+    high = low + mu
+    if low >= 0:
+        gap = _mills(low) - _mills(high)
+        return math.log(gap) - low * low / 2 - _LOG_ROOT_TWO_PI if gap > 0 else -math.inf
+    if high >= 0:
+        second = math.exp(-low * low / 2 - _LOG_ROOT_TWO_PI) * _mills(high)
+    else:
+        second = math.exp(mu * (low + mu / 2)) * float(ndtr(-high))
+    delta = float(ndtr(-low)) - second
+    return math.log(delta) if delta > 0 else -math.inf
 
 
 def _mills(t: float) -> float:
@@ -90,9 +102,12 @@ def epsilon_of_gaussian(mu: float, delta: float) -> float:
     log_delta = math.log(delta)
     if log_delta_of_gaussian(0.0, mu) <= log_delta:
         return 0.0
-    # The bound of zero-concentrated privacy (Bun and Steinke 2016) is never below the exact value.
-    high = mu * mu / 2 + mu * math.sqrt(-2 * log_delta)
-    return float(brentq(lambda e: _gap(e, mu, log_delta), 0.0, high, xtol=1e-15 * high, rtol=1e-15))
+    # Searched as ε = μ·(low + μ/2); at this high end the bound of zero-concentrated privacy (Bun and Steinke 2016)
+    # holds, which is never below the exact value. At the low end δ is that of ε = 0, or rounds to 1.
+    high = math.sqrt(-2 * log_delta)
+    low = max(-mu / 2, -40.0)
+    root = float(brentq(lambda x: _finite(_log_delta_at(x, mu)) - log_delta, low, high, xtol=1e-16, rtol=1e-15))
+    return max(0.0, mu * (root + mu / 2))
 
 
 def analytic_gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
@@ -119,14 +134,18 @@ def gaussian_mu_for(epsilon: float, delta: float) -> float:
     log_delta = math.log(delta)
     low = 2 * epsilon / (math.sqrt(2 * (epsilon - log_delta)) + math.sqrt(-2 * log_delta))
     high = 2 * low
-    while _gap(epsilon, high, log_delta) < 0:
+
+    def gap(mu: float) -> float:
+        return _finite(log_delta_of_gaussian(epsilon, mu)) - log_delta
+
+    while gap(high) < 0:
         low, high = high, 2 * high
-    return float(brentq(lambda mu: _gap(epsilon, mu, log_delta), low, high, xtol=1e-15 * low, rtol=1e-15))
+    return float(brentq(gap, low, high, xtol=1e-15 * low, rtol=1e-15))
 
 
-def _gap(epsilon: float, mu: float, log_delta: float) -> float:
+def _finite(log_value: float) -> float:
     # A finite stand-in for ln 0 keeps the root finder's secant steps defined.
-    return max(log_delta_of_gaussian(epsilon, mu), -1e6) - log_delta
+    return max(log_value, -1e6)
 
 
 def classic_gaussian_sigma(epsilon: float, delta: float, sensitivity: float, *, beyond_theorem: bool = False) -> float:

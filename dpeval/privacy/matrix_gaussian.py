@@ -92,7 +92,8 @@ class MatrixNoise:
 
     def singular_values(self) -> tuple[Floats, Floats]:
         """The singular values of U and of V, largest first; computed from the factors, not taken on trust."""
-        return np.linalg.svd(self.left, compute_uv=False), np.linalg.svd(self.right, compute_uv=False)
+        left, right = (np.linalg.svd(f, compute_uv=False).astype(np.float64) for f in (self.left, self.right))
+        return left, right
 
     def check(self, epsilon: float, delta: float, sensitivity: float) -> AmgmReport:
         """:func:`amgm_condition` for these factors."""

@@ -83,7 +83,8 @@ class SecureNoise:
 def _uniform(size: int) -> Floats:
     """Uniform on the 2^53 multiples of 2^-53 in (0, 1], from the operating system."""
     words = np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
-    return ((words >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
+    uniform: Floats = ((words >> np.uint64(11)) + np.uint64(1)).astype(np.float64) * 2.0**-53
+    return uniform
 
 
 def _box_muller(radius: Floats, angle: Floats) -> Floats:

@@ -51,8 +51,8 @@ def expected_rate(batch_size: int, num_records: int) -> float:
 class PoissonSampler:
     """Every record takes part in every step by its own coin of probability ``rate``.
 
-    Draws differ in size and may be empty: an empty draw is a step like any other, and is accounted like one. ``entropy``
-    is the secret that the draws come from; the amplification by sampling holds only while it stays secret.
+    Draws differ in size and may be empty: an empty draw is a step like any other, and is accounted like one.
+    ``entropy`` is the secret that the draws come from; the amplification by sampling holds only while it stays secret.
     """
 
     num_records: int

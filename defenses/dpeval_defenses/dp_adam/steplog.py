@@ -11,7 +11,9 @@ Tally(drawn=3.0, finite=2.0, norms=0.35000000149011613, clipped=1.0)
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,8 +49,8 @@ class StepLog:
     """One step. NOT PRIVATE but for ``step``, ``learning_rate`` and ``sigma_eff``: see the module's docstring.
 
     ``mean_norm`` is the mean gradient norm before clipping (0 for an empty draw), ``clipped`` the share of examples
-    clipped, ``dropped`` the number whose gradient was not finite and was left out. ``signal_to_noise`` is the norm of the
-    summed clipped gradients over the norm of the noise added (infinite without noise); ``sigma_eff`` is the noise
+    clipped, ``dropped`` the number whose gradient was not finite and was left out. ``signal_to_noise`` is the norm of
+    the summed clipped gradients over the norm of the noise added (infinite without noise); ``sigma_eff`` is the noise
     multiplier over the sampling rate (Li et al. 2022).
     """
 
@@ -76,3 +78,30 @@ class StepLog:
             dropped=int(tally.drawn - tally.finite),
             signal_to_noise=signal / noise if noise else float("inf"),
         )
+
+    def plain(self) -> dict[str, float | None]:
+        """As JSON material; ``None`` stands for infinity."""
+        return {key: None if value == float("inf") else value for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_plain(cls, values: dict[str, Any]) -> StepLog:
+        """The entry that :meth:`plain` described."""
+        return cls(**{key: float("inf") if value is None else value for key, value in values.items()})
+
+
+def summary(log: Sequence[StepLog]) -> dict[str, float]:
+    """Means over the steps of a run, finite numbers only; empty for an empty log. NOT PRIVATE."""
+    if not log:
+        return {}
+    drawn = [entry for entry in log if entry.drawn]
+    found = {
+        "steps": float(len(log)),
+        "empty draws": float(len(log) - len(drawn)),
+        "records drawn per step": float(np.mean([entry.drawn for entry in log])),
+        "effective noise multiplier": log[0].sigma_eff,
+        "mean gradient norm": float(np.mean([entry.mean_norm for entry in drawn])) if drawn else 0.0,
+        "share clipped": float(np.mean([entry.clipped for entry in drawn])) if drawn else 0.0,
+        "signal to noise": float(np.mean([entry.signal_to_noise for entry in log])),
+        "records dropped for infinite gradients": float(sum(entry.dropped for entry in log)),
+    }
+    return {name: value for name, value in found.items() if np.isfinite(value)}

@@ -2,6 +2,8 @@
 
 It knows no model and no data: ``per_example_loss`` takes the positions of some records and returns one loss for each.
 
+>>> from dpeval_defenses.dp_adam.noise import SeededNoise
+>>> from dpeval_defenses.dp_adam.sampler import PoissonSampler
 >>> model = torch.nn.Linear(3, 1)
 >>> features, targets = torch.randn(50, 3), torch.randn(50, 1)
 >>> def per_example_loss(positions):
@@ -16,19 +18,19 @@ It knows no model and no data: ``per_example_loss`` takes the positions of some 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from dpeval.types import Ints
+from dpeval_defenses.dp_adam.clipping import ClippedGradients
 from dpeval_defenses.dp_adam.modes import training_mode
-from dpeval_defenses.dp_adam.noise import Noise, SeededNoise
+from dpeval_defenses.dp_adam.noise import Noise
 from dpeval_defenses.dp_adam.parallel import World
-from dpeval_defenses.dp_adam.sampler import PoissonSampler, Sampler, micro_batches
+from dpeval_defenses.dp_adam.sampler import Sampler, micro_batches
+from dpeval_defenses.dp_adam.settings import TrainSettings
 from dpeval_defenses.dp_adam.steplog import StepLog, Tally
 
 PerExampleLoss = Callable[[Ints], torch.Tensor]
@@ -49,36 +51,6 @@ class Clipper(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainSettings:
-    """How to train. ``noise_multiplier`` is the standard deviation of the noise in units of ``max_norm``."""
-
-    steps: int
-    max_norm: float
-    noise_multiplier: float
-    learning_rate: float
-    weight_decay: float = 0.0
-    optimizer: Literal["adamw", "sgd"] = "adamw"
-    schedule: Literal["linear", "constant"] = "linear"
-    micro_batch: int = 32
-    dropout_entropy: int = 0
-
-    def __post_init__(self) -> None:
-        checks = (("steps", self.steps >= 1, ">= 1"), ("max_norm", 0 < self.max_norm < float("inf"), "> 0 and finite"),
-                  ("noise_multiplier", 0 <= self.noise_multiplier < float("inf"), ">= 0 and finite"),
-                  ("learning_rate", self.learning_rate > 0, "> 0"), ("weight_decay", self.weight_decay >= 0, ">= 0"),
-                  ("micro_batch", self.micro_batch >= 1, ">= 1"),
-                  ("optimizer", self.optimizer in {"adamw", "sgd"}, "adamw or sgd"),
-                  ("schedule", self.schedule in {"linear", "constant"}, "linear or constant"))  # fmt: skip
-        for name, good, wanted in checks:
-            if not good:
-                raise ValueError(f"TrainSettings: expected {name} {wanted}, got {getattr(self, name)!r}")
-
-    def rate_at(self, step: int) -> float:
-        """The learning rate of ``step``: constant, or falling linearly from the first step to zero after the last."""
-        return self.learning_rate * (1 - step / self.steps if self.schedule == "linear" else 1.0)
-
-
 class PrivateTrainer:
     """One run of DP-SGD or DP-Adam (Abadi et al. 2016, Algorithm 1; Li et al. 2022), one logical step at a time.
 
@@ -93,17 +65,17 @@ class PrivateTrainer:
         noise: Noise,
         settings: TrainSettings,
         *,
-        engine: Callable[[torch.nn.Module, float], Clipper] | None = None,
+        engine: Callable[[torch.nn.Module, float], Clipper] = ClippedGradients,
         world: World = World(),  # noqa: B008  frozen
     ) -> None:
         self.model, self.sampler, self.noise, self.settings, self.world = model, sampler, noise, settings, world
         self.log: list[StepLog] = []
         self._loss = per_example_loss
-        self._trained = trainable(model)
-        self.optimizer = _optimizer(settings, list(self._trained.values()))
-        self._silent = set(self._trained)
-        world.agree(p.data for p in self._trained.values())
-        self._clipper = (engine or default_engine)(model, settings.max_norm)
+        self.trained = trainable(model)
+        self.optimizer = settings.make_optimizer(self.trained.values())
+        self._silent, self._non_empty = set(self.trained), 0
+        world.agree(p.data for p in self.trained.values())
+        self._clipper = engine(model, settings.max_norm)
 
     @property
     def steps_taken(self) -> int:
@@ -116,7 +88,7 @@ class PrivateTrainer:
         self.model.zero_grad(set_to_none=True)
         tally = self._accumulate(step)
         entry = self._privatise(step, tally)
-        self._update(entry.learning_rate)
+        self.settings.update(self.optimizer, entry.learning_rate)
         self.model.zero_grad(set_to_none=True)
         self.log.append(entry)
         return entry
@@ -138,24 +110,24 @@ class PrivateTrainer:
         return Tally(*self.world.total(tally.as_array()))
 
     def _check_reached(self) -> None:
-        missing = [name for name, p in self._trained.items() if p.grad is None]
+        missing = [name for name, p in self.trained.items() if p.grad is None]
         if missing:
             raise ValueError(
-                f"no gradient reached {len(missing)} of {len(self._trained)} trained parameters: {_some(missing)}; "
+                f"no gradient reached {len(missing)} of {len(self.trained)} trained parameters: {_some(missing)}; "
                 "they would be moved by noise alone. Freeze them (requires_grad = False) or use them in the loss"
             )
 
     def _privatise(self, step: int, tally: Tally) -> StepLog:
         """.grad becomes (Σ clip(g_i) + σC z) / (expected batch size)."""
-        sums = [_sum_of(p) for p in self._trained.values()]
+        sums = [_sum_of(p) for p in self.trained.values()]
         self.world.add_up(sums)
         self._watch_silent(sums, tally)
         scale = self.settings.noise_multiplier * self.settings.max_norm
-        signal = _joint_norm(sums)
+        signal = sum(map(_square, sums)) ** 0.5
         noise_square = 0.0
         for index, total in enumerate(sums):
             noise = self._draw_noise(step, index, total) * scale
-            noise_square += float(noise.double().square().sum())
+            noise_square += _square(noise)
             total.add_(noise).div_(self.sampler.rate * self.sampler.num_records)
         return StepLog.of(
             step, tally, signal=signal, noise=noise_square**0.5, learning_rate=self.settings.rate_at(step),
@@ -172,22 +144,13 @@ class PrivateTrainer:
 
     def _watch_silent(self, sums: list[torch.Tensor], tally: Tally) -> None:
         """Refuse, once it is plain, a parameter whose gradients are all exactly zero."""
-        self._silent -= {name for name, total in zip(self._trained, sums, strict=True) if bool(total.any())}
-        non_empty = sum(entry.drawn > 0 for entry in self.log) + (tally.drawn > 0)
-        if self._silent and non_empty == _SETTLED and tally.drawn > 0:
+        self._silent -= {name for name, total in zip(self.trained, sums, strict=True) if bool(total.any())}
+        self._non_empty += tally.drawn > 0
+        if self._silent and self._non_empty == _SETTLED:
             raise ValueError(
                 f"the gradients of {len(self._silent)} trained parameters were exactly zero in {_SETTLED} steps: "
-                f"{_some(sorted(self._silent))}; they would be moved by noise alone. Freeze them or use them in the loss"
+                f"{_some(sorted(self._silent))}; noise alone would move them. Freeze them or use them in the loss"
             )
-
-    def _update(self, learning_rate: float) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
-        if self.settings.optimizer == "sgd" and self.settings.weight_decay:
-            with torch.no_grad():
-                for p in self._trained.values():
-                    p.mul_(1 - learning_rate * self.settings.weight_decay)
-        self.optimizer.step()
 
 
 def train_private(
@@ -197,15 +160,15 @@ def train_private(
     noise: Noise,
     settings: TrainSettings,
     *,
-    engine: Callable[[torch.nn.Module, float], Clipper] | None = None,
+    engine: Callable[[torch.nn.Module, float], Clipper] = ClippedGradients,
     progress: Callable[[Iterable[int]], Iterable[int]] = iter,
     world: World = World(),  # noqa: B008  frozen
 ) -> list[StepLog]:
     """Train ``model`` in place for ``settings.steps`` steps and return one log entry for each.
 
-    ``per_example_loss(positions)`` takes ascending positions, shape ``(B,)``, and returns losses of shape ``(B,)``, each
-    depending on its own record only. What is trained is what requires a gradient. ``engine(model, max_norm)`` makes the
-    clipping engine.
+    ``per_example_loss(positions)`` takes ascending positions, shape ``(B,)``, and returns losses of shape ``(B,)``,
+    each depending on its own record only. What is trained is what requires a gradient. ``engine(model, max_norm)``
+    makes the clipping engine.
     """
     trainer = PrivateTrainer(model, per_example_loss, sampler, noise, settings, engine=engine, world=world)
     try:
@@ -227,27 +190,14 @@ def trainable(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     return found
 
 
-def default_engine(model: torch.nn.Module, max_norm: float) -> Clipper:
-    """The exact clipping engine of this package."""
-    from dpeval_defenses.dp_adam.clipping import ClippedGradients
-
-    return ClippedGradients(model, max_norm=max_norm)
-
-
-def _optimizer(settings: TrainSettings, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    if settings.optimizer == "sgd":
-        return torch.optim.SGD(parameters, lr=settings.learning_rate)
-    return torch.optim.AdamW(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
-
-
 def _sum_of(parameter: torch.nn.Parameter) -> torch.Tensor:
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad
 
 
-def _joint_norm(tensors: Iterable[torch.Tensor]) -> float:
-    return float(sum(float(t.double().square().sum()) for t in tensors)) ** 0.5
+def _square(tensor: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(tensor, dtype=torch.float64)) ** 2
 
 
 @contextlib.contextmanager
@@ -262,8 +212,3 @@ def _own_dropout(entropy: int, step: int, rank: int) -> Iterator[None]:
 
 def _some(names: list[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def describe(settings: TrainSettings) -> dict[str, object]:
-    """The settings as plain values, for a checkpoint or a log."""
-    return dataclasses.asdict(settings)

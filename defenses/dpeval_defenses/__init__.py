@@ -1,0 +1,1 @@
+"""The defenses that ship with dpeval, one file or folder each."""

@@ -1,0 +1,10 @@
+"""Exact per-example gradient clipping: usable on its own in a plain PyTorch loop.
+
+>>> ClippedGradients.__name__
+'ClippedGradients'
+"""
+
+from .checks import CannotClip
+from .engine import ClippedGradients
+
+__all__ = ["CannotClip", "ClippedGradients"]

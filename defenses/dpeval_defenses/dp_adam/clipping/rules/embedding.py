@@ -1,0 +1,33 @@
+"""Tables that are looked up: ``F.embedding``.
+
+>>> [f.__name__ for f in RULES]
+['embedding']
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..functions import Lookup
+
+if TYPE_CHECKING:
+    from ..tape import Tape
+
+
+def embedding(tape: Tape, input: Tensor, weight: Tensor, padding_idx: int | None = None, *options: Any, **named: Any) -> Any:  # noqa: A002
+    """``F.embedding`` of examples' ids, or of ids that all examples share (relative positions)."""
+    if any(options) and options != (None, 2.0, False, False):
+        return NotImplemented
+    if named.get("max_norm") is not None or named.get("scale_grad_by_freq") or not tape.tracks(weight):
+        return NotImplemented
+    if padding_idx is not None and padding_idx < 0:
+        padding_idx += len(weight)
+    ids, axis, free = tape.examples(input, weight)
+    out = Lookup.apply(ids, tape.data(weight), padding_idx, tape.anchor, tape.site(axis, weight, None))
+    return tape.share(out) if free else out
+
+
+RULES = {F.embedding: embedding}

@@ -1,0 +1,241 @@
+"""Follows the trainable parameters of a model through its forward passes and hands their records on in the backward.
+
+While a forward pass runs with gradients on, each trainable parameter is an object of a class that sends every operation
+on it here; before and after, and in evaluation, the model is stock. An operation with a rule becomes an autograd
+function that keeps what its rule needs; any other goes through :mod:`shared`.
+
+>>> tape = Tape(torch.nn.Linear(2, 1))
+>>> tape.attach(); tape.model(torch.zeros(3, 2)).grad_fn.name()
+'ProductBackward'
+>>> tape.detach(); tape.model(torch.zeros(3, 2)).grad_fn.name()
+'AddmmBackward0'
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.hooks import RemovableHandle
+
+from .checks import CannotClip
+from .functions import Site, Spread
+from .probe import Layout, Probe
+from .records import Record
+from .rules import RULES
+from .shared import Shared, share, shared_operation
+
+PASSED = frozenset(
+    "size dim ndimension numel nelement stride is_contiguous is_floating_point is_complex is_signed element_size "
+    "__len__ __repr__ __format__ __hash__ __bool__ __deepcopy__ __reduce_ex__ detach data_ptr storage_offset "
+    "untyped_storage storage get_device requires_grad_ register_hook register_post_accumulate_grad_hook new_zeros "
+    "new_empty new_ones new_full new_tensor zeros_like ones_like empty_like full_like rand_like randn_like argmax "
+    "argmin isnan isinf isfinite eq ne lt gt le ge __eq__ __ne__ __lt__ __gt__ __le__ __ge__ item tolist numpy "
+    "__array__ result_type can_cast is_same_size allclose equal has_names is_shared is_pinned".split()
+)
+"""Operations whose result carries no gradient of the parameter."""
+LIKE = frozenset(("to", "type_as", "view_as", "reshape_as"))
+"""Operations that only look at their second tensor's type or shape."""
+
+
+class Tracked(nn.Parameter):
+    """What a trainable parameter is during a recorded forward pass; a subclass for each tape."""
+
+    tape: Tape
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Sends every operation on the parameter to its tape."""
+        return cls.tape.dispatch(func, args, kwargs or {})
+
+
+class Tape:
+    """The recording of one model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.anchor = torch.zeros((), requires_grad=True)
+        self.batch: int | None = None
+        self.receiver: Callable[[nn.Parameter, Record], None] | None = None
+        self.expected_batch: int | None = None
+        self.tracked_class: type[Tracked] = type("Tracked", (Tracked,), {"tape": self})
+        self.shared_class: type[Shared] = type("Shared", (Shared,), {"tape": self})
+        self._sites: weakref.WeakSet[Site] = weakref.WeakSet()
+        self._stack: list[nn.Module] = []
+        self._flipped: list[nn.Parameter] = []
+        self._handles: list[RemovableHandle] = []
+        self._layout = Layout()
+        self._probe: Probe | None = None
+
+    # --- attaching -------------------------------------------------------------------------------------------------
+
+    def attach(self) -> None:
+        """Starts to follow forward passes; refused where another tape follows the model already."""
+        for path, module in self.model.named_modules():
+            if any(isinstance(getattr(h, "__self__", None), Tape) for h in module._forward_pre_hooks.values()):  # noqa: SLF001
+                raise CannotClip(f"module {path!r} is clipped by another ClippedGradients already; detach() that first")
+        for module in self.model.modules():
+            self._handles.append(module.register_forward_pre_hook(self._enter, prepend=True, with_kwargs=True))
+            self._handles.append(module.register_forward_hook(self._leave, always_call=True))
+
+    def detach(self) -> None:
+        """Leaves the model as it was."""
+        self._restore()
+        while self._handles:
+            self._handles.pop().remove()
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self._stack and torch.is_grad_enabled() and self.receiver is None:
+            self._start(module, args, kwargs)
+        self._stack.append(module)
+
+    def _leave(self, module: nn.Module, *_: Any) -> None:
+        if self._stack and self._stack[-1] is module:
+            self._stack.pop()
+        if not self._stack and self.receiver is None:
+            self._restore()
+
+    def _start(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling():
+            raise CannotClip("the model is being compiled: compiled code goes round the recording; run it uncompiled")
+        self._flip()
+        try:
+            self.batch = self._layout.begin(self, module, args, kwargs)
+        except BaseException:
+            self._restore()
+            raise
+
+    def _flip(self) -> None:
+        for parameter in self.model.parameters():
+            if parameter.requires_grad and type(parameter) is nn.Parameter:
+                parameter.__class__ = self.tracked_class
+                self._flipped.append(parameter)
+
+    def _restore(self) -> None:
+        while self._flipped:
+            self._flipped.pop().__class__ = nn.Parameter
+
+    # --- the backward pass -----------------------------------------------------------------------------------------
+
+    def expected(self) -> dict[nn.Parameter, int]:
+        """For each parameter, how many uses the live graphs hold: at least as many as a backward pass will report."""
+        counts: dict[nn.Parameter, int] = {}
+        for site in list(self._sites):
+            for parameter in (site.weight, site.bias):
+                if parameter is not None:
+                    counts[parameter] = counts.get(parameter, 0) + 1
+        return counts
+
+    def open(self, receiver: Callable[[nn.Parameter, Record], None], batch: int) -> None:
+        """Records of graphs over ``batch`` examples go to ``receiver`` until :meth:`close`."""
+        self.receiver, self.expected_batch = receiver, batch
+        self._flip()
+
+    def close(self) -> None:
+        """Ends the backward pass."""
+        self.receiver = self.expected_batch = None
+        self._restore()
+
+    def receive(self, site: Site, parameter: nn.Parameter, record: Record) -> None:
+        """Takes one record during a backward pass of the engine."""
+        if self.receiver is None:
+            raise RuntimeError(
+                "a backward pass went through a model whose gradients are clipped: call clip.backward(losses) instead "
+                "of loss.backward(), or clip.detach() first"
+            )
+        if site.batch != self.expected_batch:
+            raise CannotClip(
+                f"parameter {self.name(parameter)!r} was used by a batch of {site.batch} examples, but the losses are "
+                f"{self.expected_batch}: each loss must belong to one row of the model's input"
+            )
+        self.receiver(parameter, record)
+
+    # --- operations ------------------------------------------------------------------------------------------------
+
+    def dispatch(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Runs ``func`` on arguments of which at least one is tracked or shared."""
+        if self._probe is not None:
+            return self._probe.observe(self, func, args, kwargs)
+        if not torch.is_grad_enabled() or self._passes(func, args):
+            with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - torch's documented way out of a subclass
+                return func(*args, **kwargs)
+        rule = RULES.get(func)
+        out = NotImplemented if rule is None else rule(self, *args, **kwargs)
+        return shared_operation(self, func, args, kwargs) if out is NotImplemented else out
+
+    def _passes(self, func: Callable[..., Any], args: Any) -> bool:
+        name = getattr(func, "__name__", "")
+        if name == "__get__":
+            return getattr(getattr(func, "__self__", None), "__name__", "") not in ("T", "mT", "H", "mH")
+        if name in LIKE and not (self.tracks(args[0]) or isinstance(args[0], Shared)):
+            return True
+        return name in PASSED
+
+    def tracks(self, value: Any) -> bool:
+        """Whether ``value`` is one of the model's trainable parameters."""
+        return isinstance(value, Tracked)
+
+    def plain_or_tracked(self, *values: Tensor | None) -> bool:
+        """Whether none of ``values`` is derived from a parameter."""
+        return not any(isinstance(v, Shared) for v in values)
+
+    def data(self, parameter: Tensor | None) -> Tensor | None:
+        """The values of a parameter, without its gradient."""
+        if parameter is None:
+            return None
+        with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001
+            return parameter.detach()
+
+    def share(self, inner: Tensor) -> Tensor:
+        """``inner`` (B, *visible) as a value that all examples share."""
+        return share(self, inner)
+
+    def examples(self, tensor: Tensor, parameter: Any) -> tuple[Tensor, int, bool]:
+        """``tensor`` with examples in it, the axis along which they stand, and whether it had none of its own."""
+        if isinstance(tensor, Shared):
+            return tensor.inner, 0, True
+        axis = self._layout.axis(self, tensor, parameter)
+        if axis is None:
+            return tensor.expand(self.known_batch(), *tensor.shape), 0, True
+        return tensor, axis, False
+
+    def known_batch(self) -> int:
+        """The number of examples of the running forward pass."""
+        if self.batch is None:
+            raise CannotClip(f"{self.where()}: the number of examples is unknown; pass the model a tensor (B, …) first")
+        return self.batch
+
+    def site(self, axis: int, weight: Tensor | None, bias: Tensor | None, *, transposed: bool = False) -> Site:
+        """A use of the tracked ones among ``weight`` and ``bias``."""
+        site = Site(
+            tape=self,
+            batch=self.known_batch(),
+            axis=axis,
+            weight=weight if isinstance(weight, Tracked) else None,
+            bias=bias if isinstance(bias, Tracked) else None,
+            transposed=transposed,
+        )
+        self._sites.add(site)
+        return site
+
+    def spread(self, parameter: Any) -> Tensor:
+        """A parameter used bare, as a shared value."""
+        return self.share(Spread.apply(self.data(parameter), self.anchor, self.site(0, parameter, None)))
+
+    # --- names -----------------------------------------------------------------------------------------------------
+
+    def name(self, parameter: Any) -> str:
+        """The parameter's first name in the model."""
+        return next((name for name, p in self.model.named_parameters() if p is parameter), "(unknown)")
+
+    def where(self) -> str:
+        """The path of the module that is running."""
+        running = self._stack[-1] if self._stack else self.model
+        path = next((name for name, m in self.model.named_modules() if m is running), "")
+        return f"module {path or '(the model itself)'!r} ({type(running).__name__})"

@@ -1,0 +1,61 @@
+"""How to train: the numbers of one run, its optimizer and its learning rates.
+
+>>> settings = TrainSettings(steps=4, max_norm=0.1, noise_multiplier=1.0, learning_rate=0.1)
+>>> [round(settings.rate_at(step), 3) for step in range(4)]
+[0.1, 0.075, 0.05, 0.025]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """How to train. ``noise_multiplier`` is the standard deviation of the noise in units of ``max_norm``."""
+
+    steps: int
+    max_norm: float
+    noise_multiplier: float
+    learning_rate: float
+    weight_decay: float = 0.0
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    schedule: Literal["linear", "constant"] = "linear"
+    micro_batch: int = 32
+    dropout_entropy: int = 0
+
+    def __post_init__(self) -> None:
+        checks = (("steps", self.steps >= 1, ">= 1"), ("max_norm", 0 < self.max_norm < float("inf"), "> 0 and finite"),
+                  ("noise_multiplier", 0 <= self.noise_multiplier < float("inf"), ">= 0 and finite"),
+                  ("learning_rate", self.learning_rate > 0, "> 0"), ("weight_decay", self.weight_decay >= 0, ">= 0"),
+                  ("micro_batch", self.micro_batch >= 1, ">= 1"),
+                  ("optimizer", self.optimizer in {"adamw", "sgd"}, "adamw or sgd"),
+                  ("schedule", self.schedule in {"linear", "constant"}, "linear or constant"))  # fmt: skip
+        for name, good, wanted in checks:
+            if not good:
+                raise ValueError(f"TrainSettings: expected {name} {wanted}, got {getattr(self, name)!r}")
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate of ``step``: constant, or falling linearly from the first step to zero after the last."""
+        return self.learning_rate * (1 - step / self.steps if self.schedule == "linear" else 1.0)
+
+    def make_optimizer(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """AdamW (Loshchilov and Hutter 2019) or plain SGD over ``parameters``."""
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(parameters, lr=self.learning_rate)
+        return torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+
+    def update(self, optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+        """One step of ``optimizer``, which :meth:`make_optimizer` made; weight decay is decoupled for both kinds."""
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate
+        if self.optimizer == "sgd" and self.weight_decay:
+            with torch.no_grad():
+                for group in optimizer.param_groups:
+                    for p in group["params"]:
+                        p.mul_(1 - learning_rate * self.weight_decay)
+        optimizer.step()

@@ -1,0 +1,49 @@
+"""The released tensor of DP-Forward: bounded in Frobenius norm, then noised.
+
+>>> x = torch.tensor([[[3.0, 4.0]], [[0.0, 0.0]]])
+>>> bounded(x, clip=1.0, normalise=True).norm(dim=(1, 2)).tolist()
+[0.9999989867210388, 0.0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpeval.models.transform import Transform, normal_like
+
+# Float32 rounds a norm by less than this, so that "at most C" holds for the numbers that really leave.
+MARGIN = 1e-6
+ZERO = 1e-12
+
+
+def bounded(x: Tensor, *, clip: float, normalise: bool) -> Tensor:
+    """Each example's (rows, d) matrix scaled to Frobenius norm ``clip``, or to at most that when not ``normalise``.
+
+    Shape (B, rows, d). Two results of any two inputs are at most 2·clip apart (Du et al. 2023, section 3.2). A matrix of
+    zeros stays zero, and the gradient there is ``clip`` times the identity: finite, where x/‖x‖ has none.
+    """
+    squared = x.double().square().sum(dim=(1, 2), keepdim=True)
+    is_zero = squared <= ZERO**2
+    norm = torch.where(is_zero, 1.0, squared).sqrt()
+    factor = (1 - MARGIN) * clip / norm
+    return x * (factor if normalise else factor.clamp(max=1.0)).to(x.dtype)
+
+
+@dataclass(frozen=True)
+class NoisyRelease(Transform):
+    """Bound to Frobenius norm ``clip``, then add N(0, ``sigma``²) to every entry.
+
+    Equal singular values in the matrix Gaussian mechanism: Z ~ MN(0, σ²I, I), Du et al. 2023, Theorem 6.
+    """
+
+    clip: float
+    sigma: float
+    normalise: bool = True
+
+    def apply(self, x: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
+        """The noised tensor, shape of ``x``; gradients flow through the bound, the noise is a constant."""
+        return bounded(x, clip=self.clip, normalise=self.normalise) + self.sigma * normal_like(x, generators)

@@ -1,0 +1,63 @@
+"""Notes on what the cleaned pool is like: copies, near-duplicates, and how the attribute is spread.
+
+>>> rows = Rows("a", ids=("1", "2"), texts=("x", "X!"), labels=("p", "n"), attributes=(None, None))
+>>> config = DataConfig(source="a.csv", text="text", label="label", near_duplicates=0)
+>>> [note.what for note in remark(rows, Groups((0, 0), (0, 0)), (), config).notes][1]
+'equal texts with different labels'
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from dpeval.data.clean import Rows
+from dpeval.data.config import DataConfig
+from dpeval.data.duplicates import Groups
+
+
+def remark(pool: Rows, groups: Groups, values: tuple[str, ...], config: DataConfig) -> Rows:
+    """``pool`` with notes on equal texts, near-duplicate groups and the attribute, whose ``values`` are in order."""
+    return _on_attribute(_on_groups(_on_copies(pool, groups), groups, config), values, config)
+
+
+def _on_copies(pool: Rows, groups: Groups) -> Rows:
+    sizes = Counter(groups.equal)
+    classes = Counter(number for number, _ in set(zip(groups.equal, pool.labels, strict=True)))
+    pool = pool.noting(
+        "texts that occur more than once (but for case and punctuation)",
+        _ids(pool, lambda i: sizes[groups.equal[i]] > 1),
+    )
+    return pool.noting("equal texts with different labels", _ids(pool, lambda i: classes[groups.equal[i]] > 1))
+
+
+def _on_groups(pool: Rows, groups: Groups, config: DataConfig) -> Rows:
+    if config.near_duplicates is None:
+        what = "near-duplicates were not looked for (near_duplicates = 0); only equal texts are kept on one side"
+        return pool.noting(what, (), len(pool))
+    sizes = Counter(groups.near)
+    several = sum(size > 1 for size in sizes.values())
+    what = (
+        f"near-duplicates (Jaccard similarity of word shingles at least {config.near_duplicates:g}) "
+        f"in {several} groups, up to {max(sizes.values())} in one; each group is kept on one side of every split"
+    )
+    return pool.noting(what, _ids(pool, lambda i: sizes[groups.near[i]] > 1))
+
+
+def _on_attribute(pool: Rows, values: tuple[str, ...], config: DataConfig) -> Rows:
+    if config.attribute is None:
+        return pool
+    counts = Counter(value for value in pool.attributes if value is not None)
+    if len(values) == 1:
+        what = f"the attribute {config.attribute!r} has one value only, {values[0]!r}: inferring it cannot be measured"
+        pool = pool.noting(what, (), counts.total())
+    span = f"values: {len(values)}, with {min(counts.values())} to {max(counts.values())} records each"
+    pool = pool.noting(f"take part in attribute attacks, by {config.attribute!r} ({span})", (), counts.total())
+    return pool.noting(
+        f"no value of {config.attribute!r} that is kept: no part in attribute attacks",
+        _ids(pool, lambda i: pool.attributes[i] is None),
+    )
+
+
+def _ids(pool: Rows, chosen: Callable[[int], bool]) -> list[str]:
+    return [key for i, key in enumerate(pool.ids) if chosen(i)]

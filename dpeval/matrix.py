@@ -1,0 +1,193 @@
+"""From an experiment to cells and jobs: every cell is planned, or unfit for a reason, before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpeval import seeds
+from dpeval.config import Experiment, Named
+from dpeval.controls import OverfitControl, UntrainedControl
+from dpeval.data.split import split
+from dpeval.errors import DpevalError
+from dpeval.jobs import Job, Trial, as_attack, as_defense
+from dpeval.materials import Materials
+from dpeval.models.checkpoint import Checkpoint
+from dpeval.types import Access, Dataset, Failed, Records, Split, Unfit
+
+CONTROL_MEMBERS = 256
+OVERFIT = Named("control", "positive control", OverfitControl())
+UNTRAINED = Named("control", "negative control", UntrainedControl())
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One attack on one defense at one tap, on one data set and model, over all seeds."""
+
+    defense: Named
+    attack: Named
+    tap: str | None
+    data: int
+    model: int
+    problem: Unfit | Failed | None = None
+
+    @property
+    def trial(self) -> Trial:
+        """The trial that fills the cell."""
+        return Trial(self.attack, self.tap)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cells, in the order of the matrix file, and the jobs that fill them."""
+
+    cells: tuple[Cell, ...]
+    jobs: tuple[Job, ...]
+    problems: tuple[tuple[Named, int, int, Unfit | Failed], ...] = ()
+    """(defense, data, model, why) for releases that cannot be trained."""
+
+
+def plan(experiment: Experiment, materials: Materials) -> Plan:
+    """Lay out every cell and every job."""
+    cells: list[Cell] = []
+    jobs: list[Job] = []
+    problems: list[tuple[Named, int, int, Unfit | Failed]] = []
+    for data, model in materials.pairs():
+        checkpoint = materials.checkpoints[model]
+        dataset, splits = _divided(experiment, materials.datasets[data])
+        members = min((len(s.members) for s in splits.values()), default=0)
+        for defense in experiment.defenses:
+            problem = _problem(defense, dataset, checkpoint, members)
+            if problem is not None:
+                problems.append((defense, data, model, problem))
+            mine = list(_cells(experiment, defense, data, model, dataset, checkpoint, problem))
+            cells.extend(mine)
+            if problem is None and isinstance(dataset, Dataset):
+                trials = tuple(c.trial for c in mine if c.problem is None)
+                for i, (seed, parts) in enumerate(splits.items()):
+                    jobs.append(_job(experiment, defense, data, model, seed, parts, dataset, trials, audit=i == 0))
+        if isinstance(dataset, Dataset) and isinstance(checkpoint, Checkpoint):
+            here = [c for c in cells if (c.data, c.model) == (data, model) and c.problem is None]
+            jobs.extend(_controls(experiment, data, model, splits[experiment.seeds[0]], dataset, here))
+    return Plan(tuple(cells), tuple(jobs), tuple(problems))
+
+
+def _divided(experiment: Experiment, dataset: Dataset | Failed) -> tuple[Dataset | Failed, dict[int, Split]]:
+    """The split of each seed; a data set that cannot be divided into its roles fails like one that cannot be read."""
+    if isinstance(dataset, Failed):
+        return dataset, {}
+    try:
+        return dataset, {seed: split(dataset, seed, experiment.split) for seed in experiment.seeds}
+    except DpevalError as error:
+        return Failed(str(error), dataset.name), {}
+
+
+def _problem(
+    defense: Named, dataset: Dataset | Failed, checkpoint: Checkpoint | Failed, members: int
+) -> Unfit | Failed | None:
+    for material in (dataset, checkpoint):
+        if isinstance(material, Failed):
+            return material
+    assert isinstance(checkpoint, Checkpoint)  # noqa: S101 - told to the type checker; the loop above returned otherwise
+    why = as_defense(defense).unfit(checkpoint, members)
+    return Unfit(why) if why else None
+
+
+def _cells(
+    experiment: Experiment,
+    defense: Named,
+    data: int,
+    model: int,
+    dataset: Dataset | Failed,
+    checkpoint: Checkpoint | Failed,
+    problem: Unfit | Failed | None,
+) -> Iterator[Cell]:
+    for attack in experiment.attacks:
+        for tap in taps_for(experiment, defense, attack):
+            yield Cell(defense, attack, tap, data, model, problem or _misfit(attack, tap, dataset, checkpoint))
+
+
+def taps_for(experiment: Experiment, defense: Named, attack: Named) -> tuple[str | None, ...]:
+    """Where ``attack`` meets ``defense``: nowhere in particular, at the defense's own tap, or at the matrix's taps."""
+    if as_attack(attack).access is not Access.EMBEDDINGS:
+        return (None,)
+    own = as_defense(defense).releases_at()
+    if own is not None:
+        return (own,)
+    if experiment.release.taps:
+        return experiment.release.taps
+    others = [as_defense(d).releases_at() for d in experiment.defenses]
+    return tuple(dict.fromkeys([*(tap for tap in others if tap), "output"]))
+
+
+def _misfit(attack: Named, tap: str | None, dataset: Dataset | Failed, checkpoint: Checkpoint | Failed) -> Unfit | None:
+    if isinstance(dataset, Failed) or isinstance(checkpoint, Failed):
+        return None
+    if as_attack(attack).goal == "attribute" and dataset.attribute_name is None:
+        return Unfit("no sensitive attribute: [data] names no `attribute` column")
+    if as_attack(attack).access is Access.WEIGHTS:
+        return Unfit("no defense of this matrix releases its weights")
+    why = as_attack(attack).unfit(checkpoint, tap)
+    return Unfit(why) if why else None
+
+
+def _job(
+    experiment: Experiment,
+    defense: Named,
+    data: int,
+    model: int,
+    seed: int,
+    parts: Split,
+    dataset: Dataset,
+    trials: tuple[Trial, ...],
+    *,
+    control: bool = False,
+    audit: bool = False,
+) -> Job:
+    return Job(
+        defense=defense,
+        data=data,
+        model=model,
+        seed=seed,
+        split=parts,
+        num_labels=len(dataset.label_names),
+        num_attribute_values=len(dataset.attribute_values),
+        trials=trials,
+        inversion_targets=_some(parts.members, experiment.release.targets, seed)
+        + _some(parts.nonmembers, experiment.release.targets, seed),
+        attribute_targets=_with_attribute(parts.members) + _with_attribute(parts.nonmembers),
+        control=control,
+        audit=audit,
+    )
+
+
+def _some(records: Records, count: int, seed: int) -> Records:
+    chosen = seeds.rng(seed, "targets").permutation(len(records))[:count]
+    return records.take(sorted(int(i) for i in chosen))
+
+
+def _with_attribute(records: Records) -> Records:
+    return records.take(i for i, value in enumerate(records.attributes) if value is not None)
+
+
+def _controls(
+    experiment: Experiment, data: int, model: int, parts: Split, dataset: Dataset, cells: list[Cell]
+) -> Iterator[Job]:
+    """The control jobs of one data set and model, on its first seed."""
+    seed = experiment.seeds[0]
+    on_predictions = {c.attack.label: c.attack for c in cells if c.tap is None}
+    at_taps = dict.fromkeys((c.attack, c.tap) for c in cells if c.tap is not None)
+    positive = tuple(Trial(a, None, "positive") for a in on_predictions.values())
+    negative = tuple(Trial(a, None, "negative") for a in on_predictions.values())
+    clear = tuple(Trial(a, tap, role) for a, tap in at_taps for role in ("positive", "negative"))
+    few = Split(
+        members=_some(parts.members, CONTROL_MEMBERS, seed),
+        nonmembers=_some(parts.nonmembers, CONTROL_MEMBERS, seed),
+        auxiliary=parts.auxiliary,
+        test=parts.test,
+        independent_coins=parts.independent_coins,
+    )
+    if positive:
+        yield _job(experiment, OVERFIT, data, model, seed, few, dataset, positive, control=True)
+    if negative or clear:
+        yield _job(experiment, UNTRAINED, data, model, seed, parts, dataset, negative + clear, control=True)

@@ -1,0 +1,56 @@
+"""Which members an attack exposes most, named by id.
+
+>>> import numpy as np
+>>> class Run:
+...     ids, scores, is_member = ("a", "b", "c", "d"), np.array([9.0, 1.0, 1.0, 0.0]), np.array([True, True, False, False])
+>>> most_exposed([Run], 1)[0]["id"]
+'a'
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpeval.measure.results import Detail
+from dpeval.types import Floats
+
+
+class Scored(Protocol):
+    """What is needed of a membership run."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Record ids."""
+        ...
+
+    @property
+    def scores(self) -> Floats:
+        """Higher means more likely a member."""
+        ...
+
+    @property
+    def is_member(self) -> NDArray[np.bool_]:
+        """The truth."""
+        ...
+
+
+def most_exposed(runs: Sequence[Scored], count: int) -> list[dict[str, Detail]]:
+    """The ``count`` records whose scores betray membership most, worst first.
+
+    A score is counted in standard deviations of that model's non-members. A record that was a non-member of another
+    model has its score there subtracted: a text that always scores high is conspicuous, not exposed.
+    """
+    inside, outside = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    for run in runs:
+        rest = run.scores[~run.is_member]
+        standard = (run.scores - rest.mean()) / (rest.std() or 1.0)
+        for key, member, value in zip(run.ids, run.is_member.tolist(), standard.tolist(), strict=True):
+            (inside if member else outside)[key].append(value)
+    risk = {key: float(np.mean(seen)) - float(np.mean(outside.get(key, [0.0]))) for key, seen in inside.items()}
+    worst = sorted(risk, key=lambda key: (-risk[key], key))[:count]
+    return [{"id": key, "excess": risk[key], "models_as_member": len(inside[key])} for key in worst]

@@ -1,0 +1,205 @@
+"""Intervals over training seeds and records at once.
+
+A value measured on R trained models varies because the models differ (between) and because the records are a sample
+(within); the same records serve several models. The variance of the mean over models is
+
+    V = W + max(0, S² - D) / R
+
+with W the record-level variance of the mean (records shared between models counted as shared), S² the spread between
+models that was seen, and D the part of that spread that records alone explain. W is known well, S² from R - 1 degrees
+of freedom only: the quantile is Student's, with Satterthwaite-like degrees of freedom. Values in [0, 1] get a score
+(Wilson) interval with the effective number of trials that V implies; it is never of zero width.
+
+Coverage (tests/calibration): nominal 95 %, observed 93 to 97.5 % for 1, 3 and 5 models. With two models no interval of
+useful width is honest: coverage falls to 90 % when models differ much more than records do.
+
+>>> from dpeval.measure.influence import ratio_part
+>>> estimate([ratio_part([0] * 20, [1] * 20, [f"r{i}" for i in range(20)])])
+Estimate(value=0.0, low=0.0, high=0.16112515805281938, n=20, level=0.95, models=1)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from scipy import stats
+
+from dpeval.measure.influence import Part
+from dpeval.types import Estimate, Floats
+
+# Satterthwaite's degrees of freedom are (R - 1)(V R / S²)². Where models differ less than records alone explain, they are
+# too few; this power of D / S² was chosen by simulation over ratios of variances from 0 to 25, where three models then
+# cover 93.5 to 97.5 %, without it 94.5 to 98.2 %.
+_POWER = 4
+
+
+class Scale(StrEnum):
+    """What values are possible, which decides the shape of the interval."""
+
+    RATE = "in [0, 1]"
+    DIFFERENCE = "in [-1, 1]"
+    FREE = "unbounded"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A two-sided interval."""
+
+    low: float
+    high: float
+
+
+def wilson(rate: float, trials: float, quantile: float) -> Bounds:
+    """Score interval of a rate over ``trials`` (possibly fractional, "effective") trials (Wilson 1927)."""
+    z2 = quantile**2
+    middle = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = quantile * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2)) / (1 + z2 / trials)
+    return Bounds(max(0.0, min(middle - half, rate)), min(1.0, max(middle + half, rate)))
+
+
+def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Bounds:
+    """Exact interval of a binomial rate (Clopper and Pearson 1934), two-sided."""
+    exact = stats.binomtest(successes, trials).proportion_ci(level, method="exact")
+    return Bounds(float(exact.low), float(exact.high))
+
+
+@dataclass(frozen=True, eq=False)
+class RecordCovariance:
+    """Record-level covariance of the models' values, shape (R, R), and how many distinct ``units`` are behind it."""
+
+    matrix: Floats
+    units: int
+    clustered: bool
+
+
+def record_covariance(parts: Sequence[Part]) -> RecordCovariance:
+    """Covariance from influences summed by unit, over all models together."""
+    keys, codes = np.unique(np.concatenate([np.asarray(p.units, dtype=np.str_) for p in parts]), return_inverse=True)
+    sums, start, clustered = np.empty((len(parts), len(keys))), 0, False
+    for row, part in enumerate(parts):
+        own = codes[start : start + len(part.units)]
+        sums[row] = np.bincount(own, weights=part.influence, minlength=len(keys))
+        clustered = clustered or len(np.unique(own)) < len(own)
+        start += len(part.units)
+    # With real clusters the squared sums are a little small, as in any variance about a fitted mean.
+    correction = len(keys) / max(len(keys) - 1, 1) if clustered else 1.0
+    return RecordCovariance(sums @ sums.T * correction, len(keys), clustered)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Upper bound on the effective number of yes/no trials, and their number where the value is 0 % or 100 %."""
+
+    most: float
+    edge: float
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """Variance of the mean over models, and the degrees of freedom of its quantile."""
+
+    variance: float
+    freedom: float
+
+
+def _spread(values: Floats, within: RecordCovariance, least: float) -> _Spread:
+    models, matrix = len(values), within.matrix
+    mean_variance = max(float(matrix.sum()) / models**2, least)
+    record_freedom = within.units - 1 if within.clustered else math.inf
+    if models == 1:
+        return _Spread(mean_variance, record_freedom)
+    shared = (float(matrix.sum()) - float(np.trace(matrix))) / (models * (models - 1))
+    explained = float(np.trace(matrix)) / models - shared
+    seen = float(values.var(ddof=1))
+    variance = mean_variance + max(0.0, seen - explained) / models
+    if seen <= 0 or variance <= 0:
+        return _Spread(variance, record_freedom)
+    freedom = (models - 1) * (variance * models / seen) ** 2
+    if models > 2:
+        freedom *= max(1.0, explained / seen) ** _POWER
+    return _Spread(variance, min(freedom, record_freedom))
+
+
+def _quantile(level: float, freedom: float) -> float:
+    tail = 0.5 + level / 2
+    return float(stats.norm.ppf(tail) if freedom > 1e6 else stats.t.ppf(tail, freedom))
+
+
+def hierarchical(
+    values: Sequence[float],
+    within: RecordCovariance,
+    *,
+    n: int,
+    trials: Trials,
+    level: float = 0.95,
+    scale: Scale = Scale.RATE,
+) -> Estimate:
+    """Interval of the mean over models (see the module's docstring).
+
+    Args:
+        values: the statistic of each of R models.
+        within: record-level covariance of those R values, from influences or bootstrap replicates.
+        n: records per model, for the label.
+        trials: what the value can be worth in yes/no trials, inside (0, 1) and at its edges.
+        level: two-sided confidence level.
+        scale: the range of possible values.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not len(array) or within.matrix.shape != (len(array), len(array)):
+        raise ValueError(f"expected R values and an (R, R) covariance, got {array.shape} and {within.matrix.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"expected finite values, got {array.tolist()}")
+    value = float(array.mean())
+    bounds = _BOUNDS[scale](value, array, within, trials, level)
+    return Estimate(value, min(bounds.low, value), max(bounds.high, value), n=n, level=level, models=len(array))
+
+
+def _rate_bounds(value: float, values: Floats, within: RecordCovariance, trials: Trials, level: float) -> Bounds:
+    rate = min(max(value, 0.0), 1.0)
+    binomial = rate * (1 - rate)
+    spread = _spread(values, within, least=binomial / trials.most)
+    effective = binomial / spread.variance if binomial > 0 else trials.edge
+    return wilson(rate, effective, _quantile(level, spread.freedom))
+
+
+def _difference_bounds(value: float, values: Floats, within: RecordCovariance, trials: Trials, level: float) -> Bounds:
+    spread = _spread(values, within, least=0.0)
+    z = _quantile(level, math.inf)
+    # Where nothing differs on n records a difference of this size is still possible (Tango 1998, no discordant pair).
+    half = max(_quantile(level, spread.freedom) * math.sqrt(spread.variance), z**2 / (trials.edge + z**2))
+    return Bounds(max(value - half, -1.0), min(value + half, 1.0))
+
+
+def _free_bounds(value: float, values: Floats, within: RecordCovariance, trials: Trials, level: float) -> Bounds:
+    del trials
+    spread = _spread(values, within, least=0.0)
+    half = _quantile(level, spread.freedom) * math.sqrt(spread.variance)
+    return Bounds(value - half, value + half)
+
+
+_BOUNDS = {Scale.RATE: _rate_bounds, Scale.DIFFERENCE: _difference_bounds, Scale.FREE: _free_bounds}
+
+
+def total_trials(parts: Sequence[Part], distinct: int) -> Trials:
+    """Trials behind the mean over models; at the edges only distinct units count, however many models saw them."""
+    per_unit = float(np.mean([p.edge / len(set(p.units)) for p in parts]))
+    return Trials(most=sum(p.trials for p in parts), edge=max(1.0, per_unit * distinct))
+
+
+def estimate(parts: Sequence[Part], *, level: float = 0.95, scale: Scale = Scale.RATE) -> Estimate:
+    """The mean of one statistic over trained models, with its interval over models and records."""
+    if not parts:
+        raise ValueError("expected the parts of at least one model, got none")
+    within = record_covariance(parts)
+    return hierarchical(
+        [p.value for p in parts],
+        within,
+        n=min(len(p.units) for p in parts),
+        trials=total_trials(parts, within.units),
+        level=level,
+        scale=scale,
+    )

@@ -1,0 +1,142 @@
+"""Plain training of a text classifier, the same in every run: batches of like length, AdamW, linear decay.
+
+Dropout draws from torch's global generator, which is seeded from the context for the duration and put back.
+
+>>> linear_decay(0, 10), linear_decay(5, 10)
+(1.0, 0.5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpeval.models.checkpoint import Checkpoint
+from dpeval.models.classifier import TextClassifier
+from dpeval.models.encoding import to_device
+from dpeval.plugin import Context
+from dpeval.types import Records
+
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""Per-example losses (B,) from logits (B, classes) and labels (B,)."""
+Forward: TypeAlias = Callable[[Sequence[int], int], Tensor]
+"""Logits of the training examples at the given rows, in the given epoch."""
+
+CHUNK = 16
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Negative log-likelihood of each label, shape (B,)."""
+    return nn.functional.cross_entropy(logits, labels, reduction="none")
+
+
+def linear_decay(step: int, steps: int) -> float:
+    """The share of the learning rate at ``step``: from one to zero in a straight line."""
+    return 1.0 - step / steps
+
+
+def fit(
+    classifier: TextClassifier,
+    train: Records,
+    *,
+    checkpoint: Checkpoint,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    ctx: Context,
+    weight_decay: float = 0.0,
+    head_learning_rate: float | None = None,
+    loss: Loss = cross_entropy,
+) -> tuple[float, ...]:
+    """Train all parameters that require gradients; leaves the classifier in evaluation mode; mean loss per epoch."""
+    texts = checkpoint.encode(train)
+    classifier.to(ctx.device)
+
+    def forward(rows: Sequence[int], _epoch: int) -> Tensor:
+        logits: Tensor = classifier(**to_device(texts.batch(rows), ctx.device))
+        return logits
+
+    classifier.train()
+    try:
+        return fit_rows(
+            forward, train.labels, texts.lengths, classifier, epochs=epochs, batch_size=batch_size,
+            learning_rate=learning_rate, head_learning_rate=head_learning_rate, weight_decay=weight_decay, ctx=ctx, loss=loss,
+        )  # fmt: skip
+    finally:
+        classifier.eval()
+
+
+def fit_rows(
+    forward: Forward,
+    labels: Sequence[int],
+    lengths: Sequence[int],
+    classifier: TextClassifier,
+    *,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    ctx: Context,
+    weight_decay: float = 0.0,
+    head_learning_rate: float | None = None,
+    loss: Loss = cross_entropy,
+) -> tuple[float, ...]:
+    """The training loop behind :func:`fit`, for any way of getting logits from row numbers."""
+    _check(labels, classifier.num_labels, epochs, batch_size)
+    targets = torch.tensor(labels, dtype=torch.long, device=ctx.device)
+    optimizer = torch.optim.AdamW(_groups(classifier, learning_rate, head_learning_rate), weight_decay=weight_decay)
+    per_epoch = -(-len(labels) // batch_size)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear_decay(step, max(1, epochs * per_epoch)))
+    history = []
+    with seeded_dropout(ctx):
+        for epoch in ctx.progress(range(epochs), "training", epochs):
+            total = 0.0
+            for rows in batches_of_like_length(lengths, batch_size, ctx.rng("order", epoch)):
+                optimizer.zero_grad(set_to_none=True)
+                losses = loss(forward(rows, epoch), targets[rows])
+                losses.mean().backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                schedule.step()
+                total += float(losses.detach().sum())
+            history.append(total / len(labels))
+    return tuple(history)
+
+
+def batches_of_like_length(lengths: Sequence[int], batch_size: int, rng: np.random.Generator) -> Iterator[list[int]]:
+    """All rows once, in random batches; within chunks of some batches, rows of like length come together."""
+    order = rng.permutation(len(lengths))
+    batches: list[list[int]] = []
+    for start in range(0, len(order), CHUNK * batch_size):
+        chunk = sorted(order[start : start + CHUNK * batch_size].tolist(), key=lambda row: lengths[row])
+        batches += [chunk[i : i + batch_size] for i in range(0, len(chunk), batch_size)]
+    yield from (batches[i] for i in rng.permutation(len(batches)))
+
+
+@contextmanager
+def seeded_dropout(ctx: Context) -> Iterator[None]:
+    """Seed torch's global generators from ``ctx`` for the duration, then put them back as they were."""
+    devices = [ctx.device] if ctx.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(int(ctx.rng("dropout").integers(2**63)))
+        yield
+
+
+def _groups(model: TextClassifier, rate: float, head_rate: float | None) -> list[dict[str, object]]:
+    head = {id(p) for p in model.head.parameters()}
+    body = [p for p in model.parameters() if p.requires_grad and id(p) not in head]
+    groups: list[dict[str, object]] = [{"params": body, "lr": rate}] if body else []
+    return [*groups, {"params": list(model.head.parameters()), "lr": rate if head_rate is None else head_rate}]
+
+
+def _check(labels: Sequence[int], classes: int, epochs: int, batch_size: int) -> None:
+    if not labels:
+        raise ValueError("fit: expected at least one training record, got none")
+    if epochs < 1 or batch_size < 1:
+        raise ValueError(f"fit: expected epochs >= 1 and batch_size >= 1, got {epochs} and {batch_size}")
+    bad = sorted({label for label in labels if not 0 <= label < classes})
+    if bad:
+        raise ValueError(f"fit: expected labels 0..{classes - 1}, got {bad[:5]}")

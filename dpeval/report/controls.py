@@ -1,0 +1,64 @@
+"""The controls: whether each attack can break what it must break, and whether the records alone give membership away."""
+
+from __future__ import annotations
+
+from dpeval.report.marks import GUESS
+from dpeval.report.numbers import counted, number
+from dpeval.report.table import NOTHING, Table
+from dpeval.results import ControlResult, RunResult
+
+INTRO = (
+    "Every attack is tried on an over-fitted undefended model, which it must break, and on a model that never saw the "
+    "records, which it must not break. An attack that fails this test says nothing about any defense."
+)
+BLIND = (
+    "The blind attacker tells members from non-members by the texts alone, without any model. Where it succeeds, the two "
+    "groups differ by themselves and no membership result on them means anything."
+)
+
+NO_BLIND = "No blind attacker was run; without membership attacks none is needed."
+
+
+def section(result: RunResult) -> list[str]:
+    """Both kinds of control as tables."""
+    out = ["## Controls"]
+    out += [INTRO, _controls(result).markdown()] if result.controls else ["No attack was validated by controls."]
+    return [*out, "### Blind baseline", *([BLIND, _blind(result).markdown()] if result.blind else [NO_BLIND])]
+
+
+def _controls(result: RunResult) -> Table:
+    headers = (
+        "attack",
+        "tap",
+        "data",
+        "model",
+        "measure",
+        "random guess",
+        "must break",
+        "must not break",
+        "validated",
+        "why",
+    )
+    rows = tuple(_row(control) for control in result.controls)
+    return Table(headers, rows, numeric=(5, 6, 7)).without_empty_columns()
+
+
+def _row(control: ControlResult) -> tuple[str, ...]:
+    return (
+        control.attack,
+        control.tap or NOTHING,
+        control.data,
+        control.model,
+        control.measure,
+        NOTHING if control.null is None else number(control.null, 3),
+        counted(control.positive, control.null),
+        counted(control.negative, control.null),
+        "yes" if control.validated else "no",
+        control.reason or NOTHING,
+    )
+
+
+def _blind(result: RunResult) -> Table:
+    first = (GUESS, number(0.5, 3), NOTHING, NOTHING)
+    rows = ((b.data, counted(b.auc, 0.5), "INVALID" if b.invalid else "usable", b.reading) for b in result.blind)
+    return Table(("data", "auc without a model", "membership cells", "reading"), (first, *rows), numeric=(1,))

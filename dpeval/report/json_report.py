@@ -1,0 +1,89 @@
+"""A run as JSON material with a versioned schema, and back again without loss.
+
+Undefined values are ``null`` with their reason, ``{"value": null, "undefined": "one class"}``; infinite numbers are the
+texts ``"infinity"`` and ``"-infinity"``, since JSON has no number for them.
+
+>>> load({"schema": "dpeval/run/7"})
+Traceback (most recent call last):
+    ...
+ValueError: schema: expected 'dpeval/run/1', got 'dpeval/run/7': written by a newer dpeval; upgrade to read it
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from dpeval.results import SCHEMA, RunResult, to_json
+from dpeval.types import NoClaim, Undefined
+
+INFINITE = {"infinity": math.inf, "-infinity": -math.inf}
+FREE = ("settings", "details")
+"""Fields that hold any plain value: there the texts for infinity cannot be told by the type of the field."""
+
+
+def dump(result: RunResult) -> dict[str, Any]:
+    """``result`` as dicts, lists, texts and finite numbers, with ``schema`` first."""
+    body: dict[str, Any] = to_json(result)
+    return {"schema": SCHEMA, **body}
+
+
+def text(result: RunResult) -> str:
+    """:func:`dump` as indented JSON text that ends with a line break."""
+    return json.dumps(dump(result), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def load(material: Mapping[str, Any]) -> RunResult:
+    """The result that :func:`dump` wrote. Fields that this version does not know are left out.
+
+    Raises:
+        ValueError: another schema, or a field that is missing or of the wrong type; the message names it.
+    """
+    _check_schema(material.get("schema") if isinstance(material, Mapping) else None)
+    body = {key: _revived(value, key) for key, value in material.items() if key != "schema"}
+    try:
+        return _adapter().validate_python(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{place or 'the file'}: {first['msg']}; the file is damaged or was edited") from error
+
+
+def _check_schema(found: object) -> None:
+    if found == SCHEMA:
+        return
+    family, _, version = SCHEMA.rpartition("/")
+    if not isinstance(found, str) or not found.startswith(f"{family}/"):
+        raise ValueError(f"schema: expected {SCHEMA!r}, got {found!r}: this is not the result of a dpeval run")
+    newer = found.rpartition("/")[2].isdigit() and int(found.rpartition("/")[2]) > int(version)
+    advice = (
+        "written by a newer dpeval; upgrade to read it" if newer else "written by an older dpeval; run the matrix again"
+    )
+    raise ValueError(f"schema: expected {SCHEMA!r}, got {found!r}: {advice}")
+
+
+def _revived(value: Any, key: str) -> Any:
+    """``value`` with the records that JSON flattens put back: Undefined, NoClaim, infinities of free fields."""
+    if isinstance(value, Mapping):
+        if "undefined" in value and value.get("value", 0) is None:
+            return Undefined(value["undefined"])
+        if "no_claim" in value:
+            return NoClaim(value["no_claim"])
+        return {name: _revived(each, key if key in FREE else name) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(_revived(each, key) for each in value)
+    if key in FREE and isinstance(value, str):
+        return INFINITE.get(value, value)
+    if key == "diagnostics" and value is None:
+        return math.nan
+    return value
+
+
+@cache
+def _adapter() -> TypeAdapter[RunResult]:
+    return TypeAdapter(RunResult)

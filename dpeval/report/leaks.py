@@ -1,0 +1,87 @@
+"""Sentences of the summary: which defense leaked what under which attack, and which differences mean nothing.
+
+Sentences are raw text; the caller makes them safe for the place where they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpeval.report.layout import Block, Column, headline, ok, overlap, solid
+from dpeval.report.matrix import guess
+from dpeval.report.numbers import measured, number, plural
+from dpeval.report.power import would_have_detected
+from dpeval.results import CellResult
+from dpeval.types import Estimate
+
+
+def defense_sentences(block: Block, label: str) -> tuple[str, ...]:
+    """What the attacks that mean something found on one defense; one sentence a kind of finding."""
+    cells = ok(c for c in block.cells if c.defense == label)
+    if not cells:
+        return ("no attack on it gave a result that means something.",)
+    leaking = [c for c in cells if c.distinguishable == "yes" and not _below(c)]
+    attacks = plural(len(cells), "attack")
+    first = f"leaked under {len(leaking)} of {attacks}" if leaking else f"no leak was shown by {attacks}"
+    rest = (
+        ("No difference from guessing", _silence, [c for c in cells if c.distinguishable == "no"]),
+        ("Worse than guessing (an inverted score?)", _shown, [c for c in cells if _below(c)]),
+        ("Undecided for want of data", _shown, [c for c in cells if c.distinguishable == "insufficient"]),
+    )
+    return (
+        _sentence(first, [_leak(c) for c in leaking]),
+        *(_sentence(what, [say(c) for c in some]) for what, say, some in rest if some),
+    )
+
+
+def comparison(block: Block, column: Column) -> str | None:
+    """Who leaked most under one attack and who cannot be told apart; ``None`` where fewer than two can be compared."""
+    known = [(c.defense, value) for c in block.column(column) if (value := solid(c)) is not None]
+    if len(known) < 2:
+        return None
+    top_name, top = max(known, key=lambda pair: pair[1].value)
+    tied = [pair for pair in known if pair[0] != top_name and overlap(pair[1], top)]
+    below = [pair for pair in known if not overlap(pair[1], top)]
+    measure = next(c.headline for c in block.column(column) if c.headline)
+    start = f"{measure}, random guess {guess(block, column)}. Largest: {top_name} {measured(top)}."
+    if not below:
+        return f"{start} No other is distinguishable from it: all intervals overlap with its own."
+    ties = f" Not distinguishable from it (intervals overlap): {_values(tied)}." if tied else ""
+    return f"{start}{ties} Below it: {_values(below)}{_among(below)}."
+
+
+def _among(below: Sequence[tuple[str, Estimate]]) -> str:
+    if len(below) < 2:
+        return ""
+    alike = all(overlap(a[1], b[1]) for a in below for b in below)
+    return "; these are not distinguishable from one another" if alike else "; of these, overlapping intervals are ties"
+
+
+def _values(pairs: Sequence[tuple[str, Estimate]]) -> str:
+    return ", ".join(f"{name} {measured(value)}" for name, value in pairs)
+
+
+def _sentence(start: str, parts: Sequence[str]) -> str:
+    return f"{start}: {'; '.join(parts)}." if parts else f"{start}."
+
+
+def _shown(cell: CellResult) -> str:
+    return f"{_name(cell)} ({cell.headline} {measured(headline(cell), cell.null)})"
+
+
+def _leak(cell: CellResult) -> str:
+    against = "" if cell.null is None else f" against {number(cell.null, 3)} by guessing"
+    return f"{_name(cell)} ({cell.headline} {measured(headline(cell), cell.null)}{against})"
+
+
+def _silence(cell: CellResult) -> str:
+    return f"{_name(cell)} ({cell.headline} {measured(headline(cell), cell.null)}; {would_have_detected(cell)})"
+
+
+def _name(cell: CellResult) -> str:
+    return Column(cell.attack, cell.goal, cell.tap).label
+
+
+def _below(cell: CellResult) -> bool:
+    value = solid(cell)
+    return value is not None and cell.null is not None and cell.distinguishable == "yes" and value.value < cell.null

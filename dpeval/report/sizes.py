@@ -1,0 +1,68 @@
+"""Sentences of the summary on what the sizes of a run can and cannot show (validity guards V3 and V24)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dpeval.report.layout import Block, block_name, blocks, headline, ok
+from dpeval.report.numbers import count, epsilon, number, plural
+from dpeval.report.power import detectable
+from dpeval.results import DataSummary, RunResult
+from dpeval.types import Claim, Undefined
+
+
+def size_sentences(result: RunResult) -> tuple[str, ...]:
+    """Sizes, detection limits, measures that need more records, and what no audit here could refute."""
+    lines = [_sizes(data, result) for data in result.data]
+    lines += _seeds(result)
+    lines += [line for block in blocks(result) for line in _limits(result, block)]
+    return (*lines, *_gated(result), *_refutable(result))
+
+
+def _sizes(data: DataSummary, result: RunResult) -> str:
+    roles = ", ".join(f"{count(size)} {role}" for role, size in data.roles.items())
+    return f"{data.name}: {roles}; {plural(len(result.provenance.seeds), 'training seed')} for each defense."
+
+
+def _seeds(result: RunResult) -> list[str]:
+    few = len(result.provenance.seeds) < 3
+    text = "Fewer than three training seeds: how much results vary between trainings is hardly known."
+    return [text] if few else []
+
+
+def _limits(result: RunResult, block: Block) -> Iterator[str]:
+    place = block_name(result, block)
+    for column in block.columns:
+        limits = sorted(x for c in ok(block.column(column)) if (x := detectable(c)) is not None)
+        if limits:
+            name = column.label + (f" ({place})" if place else "")
+            measure = next(c.headline for c in block.column(column) if c.headline)
+            span = (
+                number(limits[0])
+                if number(limits[0]) == number(limits[-1])
+                else f"{number(limits[0])} to {number(limits[-1])}"
+            )
+            yield f"{name} would have detected {measure} of at least {span}; smaller leaks go unseen."
+
+
+def _gated(result: RunResult) -> Iterator[str]:
+    """Measures that the data do not define, each reason once."""
+    missing = dict.fromkeys(
+        (c.goal, name, value.reason)
+        for c in ok(result.cells)
+        for name, value in c.measures.items()
+        if isinstance(value, Undefined) and value != headline(c)
+    )
+    for goal, name, reason in missing:
+        yield f"{name} ({goal}) is not given: {reason}."
+
+
+def _refutable(result: RunResult) -> Iterator[str]:
+    for d in result.defenses:
+        limit = d.verdict.smallest_refutable
+        if limit is not None and isinstance(d.claim, Claim):
+            can = "could" if d.claim.epsilon < limit else "could not"
+            yield (
+                f"{d.label}: had every guess been right, the lower bound on ε would have been {epsilon(limit)}, so its claim of "
+                f"ε = {epsilon(d.claim.epsilon)} per {d.claim.unit.value} {can} have been refuted by this experiment."
+            )

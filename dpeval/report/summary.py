@@ -1,0 +1,108 @@
+"""The summary that opens the report: plain sentences on what leaked, what was refuted and what means nothing."""
+
+from __future__ import annotations
+
+from dpeval.report.cells import prose, shorten
+from dpeval.report.layout import Block, block_name, blocks
+from dpeval.report.leaks import comparison, defense_sentences
+from dpeval.report.marks import stamp
+from dpeval.report.numbers import guarantee, number, percent, plural
+from dpeval.report.sizes import size_sentences
+from dpeval.report.trade import baseline_sentence, dominated_sentences, utility_sentence
+from dpeval.report.void import voids
+from dpeval.results import DefenseResult, RunResult, Ruling
+from dpeval.types import Claim
+
+REASON = 300
+"""Characters of a reason in the summary; the detail has all of it."""
+
+
+def section(result: RunResult) -> list[str]:
+    """The summary as markdown paragraphs."""
+    return [
+        f"## Summary{stamp(result)}",
+        *_part("Privacy claims", _claims(result)),
+        *_part("What leaked", [line for b in blocks(result) for line in _leaks(result, b)]),
+        *_part("Defenses compared under each attack", [line for b in blocks(result) for line in _compared(result, b)]),
+        *_part("What means nothing here, and why", _void(result)),
+        *_part("Utility and cost", [line for b in blocks(result) for line in _utility(result, b)]),
+        *_part("What these sizes can and cannot show", [f"- {prose(s)}" for s in size_sentences(result)]),
+    ]
+
+
+def refuted_lines(result: RunResult) -> tuple[str, ...]:
+    """One raw sentence for each refuted claim."""
+    return tuple(_refuted(result, d) for d in result.defenses if d.verdict.ruling is Ruling.REFUTED)
+
+
+def _part(title: str, lines: list[str]) -> list[str]:
+    return [f"### {title}", "\n".join(lines)] if lines else []
+
+
+def _refuted(result: RunResult, defense: DefenseResult) -> str:
+    claimed = guarantee(defense.claim) if isinstance(defense.claim, Claim) else "no claim"
+    verdict = defense.verdict
+    measured = (
+        f" Measured: ε ≥ {number(verdict.bound)} at {percent(verdict.level)}." if verdict.bound is not None else ""
+    )
+    return f"CLAIM REFUTED: {_name(result, defense)} claims {claimed}.{measured} {verdict.reading}"
+
+
+def _name(result: RunResult, defense: DefenseResult) -> str:
+    place = block_name(result, Block(defense.data, defense.model, (), ()))
+    return f"{defense.label} ({place})" if place else defense.label
+
+
+def _claims(result: RunResult) -> list[str]:
+    refuted = [f"- **{prose(line)}**" for line in refuted_lines(result)]
+    none = (
+        ["- No claim was refuted."] if not refuted and any(isinstance(d.claim, Claim) for d in result.defenses) else []
+    )
+    return refuted + none + [line for ruling in Ruling if (line := _ruled(result, ruling))]
+
+
+def _ruled(result: RunResult, ruling: Ruling) -> str | None:
+    names = [_name(result, d) for d in result.defenses if d.verdict.ruling is ruling]
+    words = {
+        Ruling.CONSISTENT: "consistent with the measurements, which does not prove the claim",
+        Ruling.UNTESTABLE: "not testable here; see the table of claims for the reason",
+        Ruling.NO_CLAIM: "no claim made, so none could be tested",
+    }
+    if not names or ruling not in words:
+        return None
+    return f"- {prose(', '.join(names))}: {words[ruling]}."
+
+
+def _leaks(result: RunResult, block: Block) -> list[str]:
+    return [f"- **{prose(label)}**{_where(result, block)} " + prose(" ".join(defense_sentences(block, label)))
+            for label in block.labels]  # fmt: skip
+
+
+def _compared(result: RunResult, block: Block) -> list[str]:
+    pairs = [(column.label, comparison(block, column)) for column in block.columns]
+    return [f"- **{prose(label)}**{_where(result, block)}: {prose(said)}" for label, said in pairs if said]
+
+
+def _void(result: RunResult) -> list[str]:
+    out = []
+    for void in voids(result):
+        out.append(f"- **{prose(void.word)}** ({void.count}): {prose(void.meaning)}.")
+        out += [f"  - {prose('; '.join(names))}: {prose(shorten(why, REASON))}" for why, names in void.reasons]
+    return out or [f"- Nothing: {plural(len(result.cells), 'cell')}, all in order."]
+
+
+def _utility(result: RunResult, block: Block) -> list[str]:
+    baseline = baseline_sentence(result, block)
+    return [
+        *([f"- {prose(baseline)}"] if baseline else []),
+        *(
+            f"- **{prose(d.label)}**{_where(result, block)}: {prose(utility_sentence(result, block, d))}"
+            for d in block.defenses
+        ),
+        *(f"- **{prose(name)}**{_where(result, block)} {prose(said)}" for name, said in dominated_sentences(block)),
+    ]
+
+
+def _where(result: RunResult, block: Block) -> str:
+    place = block_name(result, block)
+    return f" ({prose(place)})" if place else ""

@@ -1,0 +1,61 @@
+"""Sentences of the summary about utility: against the majority baseline, against ``none``, and dominated defenses."""
+
+from __future__ import annotations
+
+from dpeval.report.layout import Block, overlap
+from dpeval.report.numbers import measured, memory_of, number, seconds_of
+from dpeval.results import DefenseResult, RunResult, Status
+from dpeval.types import Estimate, Undefined
+
+
+def baseline_sentence(result: RunResult, block: Block) -> str | None:
+    """What a model that learnt nothing reaches."""
+    majority = result.utility_baseline.get(block.data)
+    if majority is None:
+        return None
+    return f"Always answering the majority class of the members is right in {number(majority, 3)} of {block.data}."
+
+
+def utility_sentence(result: RunResult, block: Block, defense: DefenseResult) -> str:
+    """Accuracy and cost of one defense, and what the accuracy is worth."""
+    if defense.status in (Status.FAILED, Status.UNFIT):
+        return f"not trained ({defense.status})."
+    if isinstance(defense.utility, Undefined):
+        return f"accuracy {measured(defense.utility)}."
+    parts = [_against_majority(defense.utility, result.utility_baseline.get(block.data)), _against_none(block, defense)]
+    cost = f"training took {seconds_of(defense.cost)} and {memory_of(defense.cost)}" if defense.cost else ""
+    shown = f"accuracy {measured(defense.utility, result.utility_baseline.get(block.data))}"
+    return "; ".join(p for p in (shown, *parts, cost) if p) + "."
+
+
+def dominated_sentences(block: Block) -> tuple[tuple[str, str], ...]:
+    """``(defense, sentence)`` for each dominated defense."""
+    return tuple(
+        (
+            d.label,
+            f"is dominated by {d.dominated_by}, which leaked no more by any measure and is strictly better in one.",
+        )
+        for d in block.defenses
+        if d.dominated_by
+    )
+
+
+def _against_majority(utility: Estimate, majority: float | None) -> str:
+    if majority is None:
+        return ""
+    if utility.low > majority:
+        return "better than the majority answer"
+    if utility.high < majority:
+        return "worse than the majority answer"
+    return "not distinguishable from the majority answer, so nothing shows that it learnt the task"
+
+
+def _against_none(block: Block, defense: DefenseResult) -> str:
+    plain = block.undefended
+    if plain is None or plain.label == defense.label or not isinstance(defense.utility, Estimate):
+        return ""
+    other = plain.utility
+    if not isinstance(other, Estimate) or overlap(defense.utility, other):
+        return f"not distinguishable from {plain.label} (intervals overlap)"
+    difference = defense.utility.value - other.value
+    return f"{number(abs(difference))} {'above' if difference > 0 else 'below'} {plain.label}"

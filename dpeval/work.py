@@ -1,0 +1,220 @@
+"""Does one job: train or fetch the release, ask it for predictions, let each attack try, audit a local claim.
+
+Every finished stage is stored at once. A stage that raises fails alone: what does not depend on it goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dpeval import jobs, seeds
+from dpeval.arrays import save_arrays, save_result
+from dpeval.context import Report, RunContext, silent
+from dpeval.cost import measured
+from dpeval.identity import key_of
+from dpeval.jobs import Bench, Job, JobReport, Trial, as_attack, as_defense
+from dpeval.local_audit import audit_identity, audit_local_claim, auditable_tap
+from dpeval.models.checkpoint import Checkpoint, load_checkpoint
+from dpeval.models.config import ModelConfig
+from dpeval.plugin import (
+    AttributeAttack,
+    ExtractionAttack,
+    InversionAttack,
+    Knowledge,
+    MembershipAttack,
+    Release,
+    Task,
+)
+from dpeval.store import Entry, Store
+from dpeval.types import AttackResult, Failed, Records
+from dpeval.views import EmbeddingMemo, embeddings_of, predictions_of
+
+log = logging.getLogger(__name__)
+
+
+class NotCached(Exception):  # noqa: N818 - a state, not a fault
+    """Work would be needed, and the run was told to use only what is stored."""
+
+
+@dataclass
+class Progress:
+    """What a job has produced so far."""
+
+    entries: dict[str, Path] = field(default_factory=dict)
+    failures: dict[str, Failed] = field(default_factory=dict)
+    made: int = 0
+    reused: int = 0
+
+
+def run_job(job: Job, bench: Bench, report: Report = silent) -> JobReport:
+    """Do ``job``; never raises for a fault of a plug-in, of the model or of a stage."""
+    worker = _Worker(job, bench, report)
+    worker.run()
+    done = worker.progress
+    return JobReport(job, done.entries, done.failures, done.made, done.reused)
+
+
+class _Worker:
+    """The state of one job while it runs."""
+
+    def __init__(self, job: Job, bench: Bench, report: Report) -> None:
+        self.job, self.bench, self.report = job, bench, report
+        self.store = Store(bench.store)
+        self.progress = Progress()
+        self.checkpoint: Checkpoint
+        self.identity: dict[str, Any] = {}
+
+    def run(self) -> None:
+        release = self._attempt("release", self._release)
+        if release is None:
+            return
+        memo = EmbeddingMemo(release)
+        if not self.job.control:
+            self._attempt("train", lambda: self._predictions("train", release, self.job.split.members))
+            self._attempt("test", lambda: self._predictions("test", release, self.job.split.test))
+        for trial in self.job.trials:
+            self._attempt(trial.name, lambda trial=trial: self._trial(trial, release, memo))  # type: ignore[misc]
+        memo.forget()
+        if self.job.audit and auditable_tap(release) is not None:
+            self._attempt("audit", lambda: self._audit(release))
+
+    def _attempt(self, name: str, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it becomes a visible failure
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            log.debug("%s: %s failed", self.job.name, name, exc_info=True)
+            message = "not in the store (--only-cached)" if isinstance(error, NotCached) else f"{type(error).__name__}: {error}"
+            self.progress.failures[name] = Failed(message, f"{where.filename}:{where.lineno}")
+            return None
+
+    def _stored(self, name: str, stage: str, identity: dict[str, Any], write: Callable[[Path], None]) -> Entry:
+        entry = self.store.get(stage, identity)
+        if entry is None:
+            if self.bench.only_cached:
+                raise NotCached
+            entry = self.store.put(stage, identity, write)
+            self.progress.made += 1
+        else:
+            self.progress.reused += 1
+        self.progress.entries[name] = entry.folder
+        return entry
+
+    # --- stages ---
+
+    def _release(self) -> Release:
+        self.checkpoint = checkpoint_for(self.bench.models[self.job.model], self.bench.base)
+        self.identity = jobs.release_identity(self.job, self.checkpoint.fingerprint)
+        entry = self._stored("release", "release", self.identity, self._train)
+        return load_release(entry, torch.device(self.bench.device))
+
+    def _train(self, folder: Path) -> None:
+        defense = as_defense(self.job.defense)
+        task = Task(train=self.job.split.members, num_labels=self.job.num_labels, checkpoint=self.checkpoint)
+        ctx = self._context("release", key_of(self.identity["defense"]))
+        with measured() as meter:
+            release = defense.train(task, ctx)
+        (folder / "model").mkdir()
+        release.save(folder / "model")
+        cost = meter.cost(int(getattr(release, "trained_parameters", 0)))
+        about = {"class": f"{type(release).__module__}:{type(release).__qualname__}", "cost": dataclasses.asdict(cost)}
+        about["diagnostics"] = {k: float(v) for k, v in dict(getattr(release, "diagnostics", {})).items()}
+        (folder / "release.json").write_text(json.dumps(about), encoding="utf-8")
+
+    def _predictions(self, name: str, release: Release, records: Records) -> None:
+        def write(folder: Path) -> None:
+            predicted = release.predict(records)
+            save_arrays(folder, ids=np.array(predicted.ids), log_probs=predicted.log_probs, labels=np.array(records.labels))
+
+        self._stored(name, "predict", jobs.predict_identity(records, self.identity), write)
+
+    def _trial(self, trial: Trial, release: Release, memo: EmbeddingMemo) -> None:
+        def write(folder: Path) -> None:
+            with measured() as meter:
+                result = self._attack(trial, release, memo)
+            save_result(folder, result, seconds=meter.cost().seconds)
+
+        self._stored(trial.name, "attack", jobs.trial_identity(self.job, trial, self.identity), write)
+
+    def _attack(self, trial: Trial, release: Release, memo: EmbeddingMemo) -> AttackResult:
+        attack = as_attack(trial.attack)
+        ctx = self._context("attack", trial.attack.label, trial.tap or "", trial.role)
+        knowledge = Knowledge(
+            checkpoint=self.checkpoint,
+            defense=as_defense(self.job.defense),
+            auxiliary=self.job.split.auxiliary,
+            num_labels=self.job.num_labels,
+            num_attribute_values=self.job.num_attribute_values,
+        )
+        if isinstance(attack, (MembershipAttack, ExtractionAttack)):
+            candidates = self._candidates()
+            ask = attack.score if isinstance(attack, MembershipAttack) else attack.extract
+            return _answered(ask(predictions_of(release), candidates, knowledge, ctx), candidates.ids, trial)
+        targets = jobs.targets_of(self.job, trial)
+        order = self._permutation(len(targets)) if trial.role == "negative" else None
+        view = embeddings_of(memo, targets, trial.tap or "", order)
+        if isinstance(attack, InversionAttack):
+            return _answered(attack.recover(view, targets.ids, knowledge, ctx), targets.ids, trial)
+        if isinstance(attack, AttributeAttack):
+            return _answered(attack.infer(view, targets.ids, knowledge, ctx), targets.ids, trial)
+        raise TypeError(f"{trial.attack.label}: not one of the attack bases of dpeval.plugin")
+
+    def _audit(self, release: Release) -> None:
+        identity = audit_identity(self.identity, release, self.job.split.auxiliary)
+        self._stored("audit", "audit", identity, lambda folder: audit_local_claim(release, self.job.split.auxiliary, folder))
+
+    # --- parts ---
+
+    def _context(self, *names: str) -> RunContext:
+        return RunContext(seeds.derive(self.job.seed, *names), self.bench.device, self.report)
+
+    def _candidates(self) -> Records:
+        """Members and non-members, shuffled, without attributes or groups: nothing tells them apart."""
+        both = self.job.split.members + self.job.split.nonmembers
+        order = seeds.rng(self.job.seed, "candidates").permutation(len(both))
+        mixed = both.take(int(i) for i in order)
+        return Records(mixed.ids, mixed.texts, mixed.labels)
+
+    def _permutation(self, n: int) -> np.ndarray:
+        """A cyclic shift of a random order: nobody keeps their own rows."""
+        order = seeds.rng(self.job.seed, "negative control").permutation(n)
+        shifted = np.empty(n, dtype=np.int64)
+        shifted[order] = np.roll(order, 1)
+        return shifted
+
+
+def _answered(result: AttackResult, ids: tuple[str, ...], trial: Trial) -> AttackResult:
+    if set(result.ids) != set(ids) or len(result.ids) != len(ids):
+        raise ValueError(f"{trial.attack.label}: expected one answer for each of the {len(ids)} records asked about, got {len(result.ids)} answers ({len(set(result.ids) & set(ids))} of them about these records); return each id once")
+    return result
+
+
+@lru_cache(maxsize=4)
+def checkpoint_for(config: ModelConfig, base: Path) -> Checkpoint:
+    """A checkpoint, loaded once in each process."""
+    return load_checkpoint(config, base)
+
+
+def load_release(entry: Entry, device: torch.device) -> Release:
+    """The release of a stored entry."""
+    module_name, _, name = str(entry.json("release.json")["class"]).partition(":")
+    found: Any = sys.modules.get(module_name) or importlib.import_module(module_name)
+    for part in name.split("."):
+        found = getattr(found, part)
+    release: Release = found.load(entry.file("model"), device)
+    return release
+
+

@@ -1,0 +1,81 @@
+"""What the tests of DP-Adam share: a slow obvious clipping engine, and a small problem to train on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+
+from dpeval_defenses.dp_adam.noise import SeededNoise
+from dpeval_defenses.dp_adam.sampler import PoissonSampler
+from dpeval_defenses.dp_adam.settings import TrainSettings
+from dpeval_defenses.dp_adam.trainer import PrivateTrainer
+
+
+class LoopEngine:
+    """The oracle: one backward pass for each example, its whole gradient clipped, then added to ``.grad``."""
+
+    def __init__(self, model: torch.nn.Module, max_norm: float) -> None:
+        self.model, self.max_norm = model, max_norm
+
+    def backward(self, losses: torch.Tensor) -> torch.Tensor:
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        norms = []
+        for loss in losses:
+            gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+            norm = torch.stack([g.square().sum() for g in gradients if g is not None]).sum().sqrt()
+            norms.append(norm)
+            factor = min(1.0, self.max_norm / float(norm)) if float(norm) else 1.0
+            for p, g in zip(parameters, gradients, strict=True):
+                if g is not None:
+                    p.grad = g * factor if p.grad is None else p.grad + g * factor
+        return torch.stack(norms)
+
+    def detach(self) -> None:
+        pass
+
+
+@dataclass
+class Problem:
+    """Linear regression of ``n`` records on ``d`` features through a model that the test may replace."""
+
+    n: int = 40
+    d: int = 3
+    model: torch.nn.Module = field(init=False)
+
+    def __post_init__(self) -> None:
+        generator = torch.Generator().manual_seed(11)
+        self.features = torch.randn(self.n, self.d, generator=generator, dtype=torch.float64)
+        self.targets = torch.randn(self.n, generator=generator, dtype=torch.float64)
+        self.model = torch.nn.Linear(self.d, 1).double()
+        with torch.no_grad():
+            self.model.weight.fill_(0.5)
+            self.model.bias.fill_(0.1)
+
+    def loss(self, positions: Any) -> torch.Tensor:
+        at = torch.from_numpy(positions)
+        return (self.model(self.features[at])[:, 0] - self.targets[at]).square()
+
+    def trainer(self, rate: float = 0.3, entropy: int = 5, noise: Any = None, **settings: Any) -> PrivateTrainer:
+        chosen = {"steps": 6, "max_norm": 0.5, "noise_multiplier": 1.0, "learning_rate": 0.1} | settings
+        return PrivateTrainer(
+            self.model,
+            self.loss,
+            PoissonSampler(self.n, rate, entropy),
+            noise or SeededNoise(entropy + 1),
+            TrainSettings(**chosen),
+            engine=LoopEngine,
+        )
+
+
+@pytest.fixture
+def loop_engine() -> type[LoopEngine]:
+    return LoopEngine
+
+
+@pytest.fixture
+def problem() -> Callable[..., Problem]:
+    return Problem

@@ -1,0 +1,121 @@
+"""A run that is interrupted and resumed is the unbroken run, to the bit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from dpeval_defenses.dp_adam import resume
+from dpeval_defenses.dp_adam.noise import SecureNoise
+
+
+def weights(trainer) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in trainer.trained.values()]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("stop", [0, 1, 3])
+def test_a_resumed_run_equals_the_unbroken_one(problem, tmp_path: Path, optimizer: str, stop: int) -> None:
+    """Weights, log and the number of steps that the accountant gets."""
+    unbroken = problem().trainer(optimizer=optimizer)
+    for _ in range(6):
+        unbroken.step()
+    first = problem().trainer(optimizer=optimizer)
+    for _ in range(stop):
+        first.step()
+    resume.save(first, tmp_path / "at")
+    second = problem().trainer(optimizer=optimizer)
+    resume.restore(second, tmp_path / "at")
+    assert second.steps_taken == stop
+    for _ in range(6 - stop):
+        second.step()
+    assert all(torch.equal(a, b) for a, b in zip(weights(unbroken), weights(second), strict=True))
+    assert second.log == unbroken.log
+    assert second.steps_taken == 6
+
+
+def test_steps_after_a_resume_have_noise_of_their_own(problem, tmp_path: Path) -> None:
+    """Steps 3 and 4 after a stop do not repeat the noise of steps 1 and 2."""
+    p = problem()
+    trainer = p.trainer(rate=1e-9, optimizer="sgd", schedule="constant")
+    moves = []
+    for _ in range(2):
+        before = torch.cat([w.ravel() for w in weights(trainer)])
+        trainer.step()
+        moves.append(torch.cat([w.ravel() for w in weights(trainer)]) - before)
+    resume.save(trainer, tmp_path / "at")
+    again = problem().trainer(rate=1e-9, optimizer="sgd", schedule="constant")
+    resume.restore(again, tmp_path / "at")
+    for _ in range(2):
+        before = torch.cat([w.ravel() for w in weights(again)])
+        again.step()
+        moves.append(torch.cat([w.ravel() for w in weights(again)]) - before)
+    assert not any(torch.allclose(moves[i], moves[j]) for i in range(4) for j in range(i))
+
+
+def test_a_newer_checkpoint_replaces_the_older_and_a_half_written_one_is_never_read(problem, tmp_path: Path) -> None:
+    trainer = problem().trainer()
+    trainer.step()
+    resume.save(trainer, tmp_path / "at")
+    trainer.step()
+    (tmp_path / ".at.part").mkdir()
+    (tmp_path / ".at.part" / "state.json").write_text("{")
+    resume.save(trainer, tmp_path / "at")
+    assert json.loads((tmp_path / "at" / "state.json").read_text(encoding="utf-8"))["log"][-1]["step"] == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["at"]
+
+
+def test_a_stop_between_the_two_renames_loses_nothing(problem, tmp_path: Path) -> None:
+    trainer = problem().trainer()
+    trainer.step()
+    resume.save(trainer, tmp_path / "at")
+    (tmp_path / "at").rename(tmp_path / ".at.old")
+    again = problem().trainer()
+    resume.restore(again, tmp_path / "at")
+    assert again.steps_taken == 1
+    trainer.step()
+    resume.save(trainer, tmp_path / "at")
+    resume.restore(again, tmp_path / "at")
+    assert again.steps_taken == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"rate": 0.2}, "rate"), ({"entropy": 6}, "streams"), ({"noise_multiplier": 0.5}, "settings"),
+     ({"noise": SecureNoise()}, "streams")],
+)  # fmt: skip
+def test_a_resume_with_other_settings_is_refused(
+    problem, tmp_path: Path, change: dict[str, object], named: str
+) -> None:
+    """Another rate, seed or noise would make the claim describe a run that never happened."""
+    trainer = problem().trainer()
+    trainer.step()
+    resume.save(trainer, tmp_path / "at")
+    with pytest.raises(ValueError, match=f"its {named} is"):
+        resume.restore(problem().trainer(**change), tmp_path / "at")
+
+
+def test_a_secure_run_resumes_with_its_steps_counted(problem, tmp_path: Path) -> None:
+    trainer = problem().trainer(noise=SecureNoise())
+    trainer.step()
+    resume.save(trainer, tmp_path / "at")
+    again = problem().trainer(noise=SecureNoise())
+    resume.restore(again, tmp_path / "at")
+    again.step()
+    assert again.steps_taken == 2
+
+
+def test_the_checkpoint_does_not_hold_the_seeds(problem, tmp_path: Path) -> None:
+    """Whoever has the noise's seed can take the noise off."""
+    trainer = problem().trainer(entropy=918273645546372819)
+    trainer.step()
+    resume.save(trainer, tmp_path / "at")
+    assert "9182736455463728" not in (tmp_path / "at" / "state.json").read_text(encoding="utf-8")
+
+
+def test_no_checkpoint_is_said(problem, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no checkpoint at"):
+        resume.restore(problem().trainer(), tmp_path / "none")
