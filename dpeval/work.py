@@ -38,8 +38,9 @@ from dpeval.plugin import (
     Release,
     Task,
 )
+from dpeval.models.claim_json import claim_from_json, claim_to_json
 from dpeval.store import Entry, Store
-from dpeval.types import AttackResult, Failed, Records
+from dpeval.types import AttackResult, Failed, PrivacyClaim, Records
 from dpeval.views import EmbeddingMemo, embeddings_of, predictions_of
 
 log = logging.getLogger(__name__)
@@ -131,6 +132,7 @@ class _Worker:
         release.save(folder / "model")
         cost = meter.cost(int(getattr(release, "trained_parameters", 0)))
         about = {"class": f"{type(release).__module__}:{type(release).__qualname__}", "cost": dataclasses.asdict(cost)}
+        about["claim"] = claim_to_json(release.claim)
         about["diagnostics"] = {k: float(v) for k, v in dict(getattr(release, "diagnostics", {})).items()}
         (folder / "release.json").write_text(json.dumps(about), encoding="utf-8")
 
@@ -218,3 +220,8 @@ def load_release(entry: Entry, device: torch.device) -> Release:
     return release
 
 
+
+
+def stored_claim(folder: Path) -> PrivacyClaim:
+    """The claim that a stored release states."""
+    return claim_from_json(json.loads((folder / "release.json").read_text(encoding="utf-8"))["claim"])

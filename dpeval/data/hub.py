@@ -21,6 +21,8 @@ from dpeval.data.table import Table
 from dpeval.types import Note
 
 DEADLINE_SECONDS = 8.0
+_TOO_MANY = 429
+_SERVER_ERRORS = 500
 _REPO = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -79,11 +81,18 @@ def _asked(hub: HubId) -> _Answer:
 
     try:
         info = HfApi().dataset_info(hub.repo, revision=hub.revision, timeout=DEADLINE_SECONDS)
-    except (HfHubHTTPError, HFValidationError) as error:
-        return _Answer(refused=str(error).strip().splitlines()[-1])
+    except HFValidationError as error:
+        return _Answer(refused=_one_line(error))
+    except HfHubHTTPError as error:
+        busy = error.response.status_code == _TOO_MANY or error.response.status_code >= _SERVER_ERRORS
+        return _Answer(silent=_one_line(error)) if busy else _Answer(refused=_one_line(error))
     except Exception as error:  # noqa: BLE001 — the HTTP client behind the hub library has changed before
-        return _Answer(silent=str(error) or type(error).__name__)
-    return _Answer(commit=str(info.sha))
+        return _Answer(silent=_one_line(error))
+    return _Answer(commit=info.sha or hub.revision or "main")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _download(hub: HubId, subset: str | None, commit: str) -> tuple[Any, Note]:

@@ -54,7 +54,7 @@ Statistic: TypeAlias = Callable[[Ranked, Floats], Floats]
 def replicates(
     runs: Sequence[Ranked], statistic: Statistic, *, units: int, resamples: int, rng: np.random.Generator
 ) -> Floats:
-    """Bootstrap values, shape ``(R, resamples)``: each resample draws ``units`` units with replacement, for all runs."""
+    """Bootstrap values, shape ``(R, resamples)``: each resample draws units with replacement, for all runs."""
     step = max(1, _CELLS_AT_ONCE // units)
     columns = []
     for start in range(0, resamples, step):

@@ -2,7 +2,8 @@
 
 >>> import numpy as np
 >>> class Run:
-...     ids, scores, is_member = ("a", "b", "c", "d"), np.array([9.0, 1.0, 1.0, 0.0]), np.array([True, True, False, False])
+...     ids, scores = ("a", "b", "c", "d"), np.array([9.0, 1.0, 1.0, 0.0])
+...     is_member = np.array([True, True, False, False])
 >>> most_exposed([Run], 1)[0]["id"]
 'a'
 """

@@ -1,7 +1,7 @@
 """A calibration half and a measured half of the records, by a hash of the unit: the same for every model and attack.
 
 >>> calibration_half(("a", "b", "c", "d"), salt=0)
-array([ True, False,  True, False])
+array([ True,  True, False, False])
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ def calibration_half(units: Sequence[str], salt: int = 0) -> NDArray[np.bool_]:
 
 
 def unit_names(ids: Sequence[str], groups: Sequence[int] | None) -> tuple[str, ...]:
-    """What was sampled independently: the near-duplicate group of each record where groups are given, else the record."""
+    """What was sampled independently: each record's near-duplicate group where groups are given, else the record."""
     return tuple(ids) if groups is None else tuple(f"group {g}" for g in groups)

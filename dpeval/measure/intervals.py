@@ -31,9 +31,9 @@ from scipy import stats
 from dpeval.measure.influence import Part
 from dpeval.types import Estimate, Floats
 
-# Satterthwaite's degrees of freedom are (R - 1)(V R / S²)². Where models differ less than records alone explain, they are
-# too few; this power of D / S² was chosen by simulation over ratios of variances from 0 to 25, where three models then
-# cover 93.5 to 97.5 %, without it 94.5 to 98.2 %.
+# Satterthwaite's degrees of freedom are (R - 1)(V R / S²)². Where models differ less than records alone explain, they
+# are too few; this power of D / S² was chosen by simulation over ratios of variances from 0 to 25, where three models
+# then cover 93.5 to 97.5 %, without it 94.5 to 98.2 %.
 _POWER = 4
 
 

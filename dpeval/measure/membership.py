@@ -9,7 +9,7 @@ other half. AUC and TPR at a low FPR need no threshold and use all records.
 >>> run = MembershipRun(tuple(f"r{i}" for i in range(400)), rng.normal(size=400) + is_member, is_member)
 >>> found = measure_membership([run]).estimates
 >>> found["auc"].excludes(0.5), found["tpr@0.1%fpr"].reason
-(True, 'too few non-members (201): 2995 needed for a false positive rate of 0.1%')
+(True, 'too few non-members (217): 2995 needed for a false positive rate of 0.1%')
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def _mean(parts: Sequence[Part]) -> float:
 def _log_ratio(true_rate: Part, false_rate: Part) -> Part:
     up, down = _smoothed(true_rate), _smoothed(false_rate)
     influence = true_rate.influence / up - false_rate.influence / down
-    # A count of zero has no influences, but half a count has a variance of two in the log; it is spread over the records.
+    # A count of zero has no influences, but half a count has a variance of two in the log: spread over the records.
     unseen = sum(2.0 for rate in (true_rate, false_rate) if rate.value == 0)
     influence = influence + math.sqrt(unseen / len(influence))
     return Part(math.log(up / down), influence, true_rate.units, true_rate.trials, true_rate.edge)

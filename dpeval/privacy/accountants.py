@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 from dpeval.privacy.gaussian import epsilon_of_gaussian, gaussian_mu
+from dpeval.privacy.loss_distribution import central_limit_mu, pld_epsilon
 from dpeval.privacy.mechanisms import (
     FixedSizeGaussian,
     Mechanism,
@@ -118,8 +119,6 @@ def _poisson(
         why = f"the numerical accountant does not reach δ = {delta:.3g} (below {SMALLEST_PLD_DELTA:g}); this is RDP's"
         fallback = _rdp_poisson(run, delta, adjacency, orders)
         return replace(fallback, note="; ".join(n for n in (why, fallback.note) if n))
-    from dpeval.privacy.loss_distribution import pld_epsilon
-
     value, interval = pld_epsilon(run, delta, adjacency, discretisation)
     return EpsilonReport(value, "pld", True, "", (("discretisation", interval), _library()))
 
@@ -175,12 +174,6 @@ def _central_limit(run: SampledGaussian, delta: float, adjacency: Adjacency) -> 
     note = "approximation by a central limit theorem, not a bound: the true ε is often higher"
     value = epsilon_of_gaussian(mu, delta) if math.isfinite(mu) else math.inf
     return EpsilonReport(value, "gdp-clt", False, note, (("mu", mu),))
-
-
-def central_limit_mu(run: SampledGaussian) -> float:
-    """μ = q·√(T·(e^{1/σ²} − 1)), the limit of many small steps (Bu, Dong, Long and Su 2020, section 3)."""
-    exponent = run.noise_multiplier**-2
-    return run.sampling_rate * math.sqrt(run.steps * math.expm1(exponent)) if exponent < 700 else math.inf
 
 
 def _fixed_size(

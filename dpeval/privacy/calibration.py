@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
-from dpeval.privacy.accountants import SMALLEST_PLD_DELTA, Accountant, central_limit_mu, epsilon
+from dpeval.privacy.accountants import SMALLEST_PLD_DELTA, Accountant, epsilon
 from dpeval.privacy.gaussian import epsilon_of_gaussian
-from dpeval.privacy.loss_distribution import FINEST
-from dpeval.privacy.mechanisms import FixedSizeGaussian, Mechanism, SampledGaussian, ShuffledGaussian
+from dpeval.privacy.loss_distribution import central_limit_mu, fine_interval
+from dpeval.privacy.mechanisms import Mechanism, SampledGaussian
 from dpeval.privacy.renyi import EXTENDED_ORDERS
 from dpeval.types import Adjacency
 
@@ -83,9 +84,10 @@ def calibrate_mechanism(
 
     guess = _guess(mechanism, target_epsilon, delta, adjacency)
     slack = _SLACK[accountant]
-    if accountant == "pld" and _is_numerical(mechanism, delta):
+    if accountant == "pld" and isinstance(mechanism, SampledGaussian) and delta >= SMALLEST_PLD_DELTA:
         # A ten times coarser grid costs a tenth and lands so close that the fine one needs one or two more looks.
-        guess = _smallest(lambda s: of(s, 10 * FINEST), target_epsilon, guess, slack / 4).sigma
+        rough = partial(_rough_epsilon, of, mechanism)
+        guess = _smallest(rough, target_epsilon, guess, slack / 4).sigma
     found = _smallest(of, target_epsilon, guess, slack)
     if found.epsilon > target_epsilon:
         grid = orders if orders is not None else EXTENDED_ORDERS
@@ -94,19 +96,13 @@ def calibrate_mechanism(
     return found.sigma
 
 
-def _is_numerical(mechanism: Mechanism, delta: float) -> bool:
-    return isinstance(mechanism, SampledGaussian) and mechanism.sampling_rate < 1 and delta >= SMALLEST_PLD_DELTA
+def _rough_epsilon(of: Callable[[float, float], float], mechanism: SampledGaussian, sigma: float) -> float:
+    return of(sigma, 10 * fine_interval(replace(mechanism, noise_multiplier=sigma)))
 
 
 def with_noise(mechanism: Mechanism, sigma: float) -> Mechanism:
     """The same mechanism with another noise multiplier."""
-    match mechanism:
-        case SampledGaussian():
-            return SampledGaussian(sigma, mechanism.sampling_rate, mechanism.steps)
-        case FixedSizeGaussian():
-            return FixedSizeGaussian(sigma, mechanism.batch, mechanism.num_records, mechanism.steps)
-        case ShuffledGaussian():
-            return ShuffledGaussian(sigma, mechanism.epochs)
+    return replace(mechanism, noise_multiplier=sigma)
 
 
 def _guess(mechanism: Mechanism, target: float, delta: float, adjacency: Adjacency) -> float:

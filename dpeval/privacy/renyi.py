@@ -33,7 +33,9 @@ def _grid() -> tuple[float, ...]:
     return tuple(sorted({*near_one, *WHOLE_ORDERS[:127], *geometric, 8192.0}))
 
 
-WHOLE_ORDERS: tuple[float, ...] = tuple(float(a) for a in (*range(2, 129), *(round(128 * 1.05**i) for i in range(1, 86))))
+WHOLE_ORDERS: tuple[float, ...] = tuple(
+    float(a) for a in (*range(2, 129), *(round(128 * 1.05**i) for i in range(1, 86)))
+)
 """For curves that are only known between whole orders by interpolation."""
 
 EXTENDED_ORDERS: tuple[float, ...] = _grid()
@@ -56,7 +58,7 @@ def rdp_epsilon(curve: Curve, steps: int, delta: float, orders: Sequence[float] 
     """
     search = _Search(curve, steps, delta)
     if orders is not None:
-        return search.least([float(a) for a in orders])
+        return search.least(sorted(float(a) for a in orders), stop_early=True)
     grid = EXTENDED_ORDERS
     best = search.least(grid[::16], stop_early=True)
     for stride in (4, 1):

@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
-from dpeval.privacy.accountants import ACCOUNTANTS, Accountant, EpsilonReport, central_limit_mu, epsilon, rdp_at
+from dpeval.privacy.accountants import ACCOUNTANTS, Accountant, EpsilonReport, epsilon, rdp_at
 from dpeval.privacy.calibration import UnattainableError, calibrate, calibrate_mechanism, with_noise
+from dpeval.privacy.loss_distribution import central_limit_mu
 from dpeval.privacy.mechanisms import FixedSizeGaussian, Mechanism, SampledGaussian, ShuffledGaussian
 from dpeval.privacy.renyi import EXTENDED_ORDERS
 

@@ -32,7 +32,7 @@ def _goal(result: RunResult, block: Block, goal: str) -> list[str]:
     cells = [c for c in block.cells if c.goal == goal]
     table = largest_table(cells)
     best = [
-        "Largest value of each measure; every row stands alone, and being picked as the largest makes a value look larger.",
+        "Largest value of each measure. Every row stands alone; being picked as the largest makes a value look larger.",
         table.markdown(),
     ]
     name = block_name(result, block)
@@ -92,11 +92,16 @@ def _said(block: Block, column: Column) -> list[str]:
 
 def _cell_lines(cell: CellResult) -> list[str]:
     status = "" if cell.status is Status.OK else f"{STATUS_WORDS[cell.status]}: {cell.reason}"
-    words = prose(" ".join(part for part in (status, cell.reading) if part)) or "no reading was recorded."
+    words = prose(" ".join(_ended(part) for part in (status, cell.reading) if part)) or "no reading was recorded."
     took = "" if cell.seconds is None else f" The attack took {duration(cell.seconds)}."
     lines = [f"- **{prose(cell.defense)}**: {words}{took}"]
     lines += [f"  - Warning: {prose(warning)}" for warning in cell.warnings]
     return lines + _exposed(cell)
+
+
+def _ended(text: str) -> str:
+    """A sentence with its full stop."""
+    return text if text.rstrip().endswith((".", "!", "?", "…")) else f"{text.rstrip()}."
 
 
 def _exposed(cell: CellResult) -> list[str]:

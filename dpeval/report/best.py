@@ -1,10 +1,10 @@
-"""The largest value of each measure, each picked on its own: the attack with the best AUC need not have the best anything else.
+"""The largest value of each measure, each picked on its own: the best AUC and the best advantage may be two attacks'.
 
 >>> from dpeval.results import CellResult, Status
 >>> from dpeval.types import Estimate
 >>> def cell(name, auc, advantage):
-...     return CellResult(defense="none", attack=name, goal="membership", tap=None, data="d", model="m", status=Status.OK,
-...         headline="auc", measures={"auc": Estimate(auc, auc - .1, auc + .1, n=90),
+...     return CellResult(defense="none", attack=name, goal="membership", tap=None, data="d", model="m",
+...         status=Status.OK, headline="auc", measures={"auc": Estimate(auc, auc - .1, auc + .1, n=90),
 ...                                   "advantage": Estimate(advantage, 0, 1, n=90)})
 >>> for row in largest_table([cell("loss", 0.61, 0.30), cell("entropy", 0.70, 0.22)]).rows:
 ...     print(row)

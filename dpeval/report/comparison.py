@@ -16,10 +16,13 @@ from dpeval.report.table import NOTHING, Table
 from dpeval.results import CellResult, RunResult
 from dpeval.types import Estimate
 
-NOT_SHARED = "No two of these runs share data and model by fingerprint, so no number of one may be compared with a number of another."
+NOT_SHARED = (
+    "No two of these runs share data and model by fingerprint, so no number of one may be compared with a number of "
+    "another."
+)
 SHARED = (
-    "Runs of the same data and model. Two entries are only told apart where their intervals do not overlap; other settings "
-    "than those of the label may still differ between runs."
+    "Runs of the same data and model. Two entries are told apart only where their intervals do not overlap; settings "
+    "that the label does not show may still differ."
 )
 
 

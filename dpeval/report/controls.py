@@ -1,4 +1,4 @@
-"""The controls: whether each attack can break what it must break, and whether the records alone give membership away."""
+"""The controls: whether each attack breaks what it must break, and whether the records alone give membership away."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ INTRO = (
     "records, which it must not break. An attack that fails this test says nothing about any defense."
 )
 BLIND = (
-    "The blind attacker tells members from non-members by the texts alone, without any model. Where it succeeds, the two "
-    "groups differ by themselves and no membership result on them means anything."
+    "The blind attacker tells members from non-members by the texts alone, without any model. Where it succeeds, the "
+    "two groups differ by themselves and no membership result on them means anything."
 )
 
 NO_BLIND = "No blind attacker was run; without membership attacks none is needed."

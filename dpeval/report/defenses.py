@@ -7,7 +7,7 @@ from typing import Any
 
 from dpeval.report.cells import prose
 from dpeval.report.layout import Block, block_name, blocks
-from dpeval.report.marks import STATUS_WORDS, stamp
+from dpeval.report.marks import STATUS_WORDS, ruling_word, stamp
 from dpeval.report.numbers import (
     count,
     delta,
@@ -26,9 +26,12 @@ from dpeval.results import DefenseResult, RunResult, Status
 from dpeval.types import Claim, NoClaim
 
 CLAIM = ("defense", "ε", "δ", "N (members)", "mechanism", "accountant", "sampling", "measured ε at least", "verdict")
+MAJORITY = "(majority answer)"
+COSTS = ("defense", "status", "accuracy (test)", "accuracy (members)", "training time", "processor time", "peak memory",
+         "trained parameters")  # fmt: skip
 INTRO = (
-    "Each table holds claims of one kind. ε of different unit, trust model or adjacency are not comparable: no order and no "
-    "ratio between two tables means anything."
+    "Each table holds claims of one kind. ε of different unit, trust model or adjacency are not comparable: no order "
+    "and no ratio between two tables means anything."
 )
 
 
@@ -63,13 +66,8 @@ def _claim_row(result: RunResult, defense: DefenseResult, claim: Claim) -> tuple
         claim.accountant,
         claim.sampling,
         NOTHING if bound is None else f"{number(bound)} ({level})",
-        _ruling(defense),
+        ruling_word(defense.verdict.ruling),
     )
-
-
-def _ruling(defense: DefenseResult) -> str:
-    ruling = str(defense.verdict.ruling)
-    return ruling.upper() if ruling == "refuted" else ruling
 
 
 def _claim_lines(result: RunResult, defense: DefenseResult, claim: Claim) -> list[str]:
@@ -95,8 +93,8 @@ def _silent(result: RunResult) -> list[str]:
 
 def _ledger(result: RunResult) -> list[str]:
     lines = [
-        f"- {prose(data)}: this run folder has seen {plural(trials, 'distinct training')}. No ε above accounts for choosing "
-        "among them by results on private data (Papernot and Steinke 2022)."
+        f"- {prose(data)}: this run folder has seen {plural(trials, 'distinct training')}. No ε above accounts for "
+        "choosing among them by results on private data (Papernot and Steinke 2022)."
         for data, trials in result.provenance.trials.items()
     ]
     return ["\n".join(lines)] if lines else []
@@ -113,12 +111,10 @@ def detail_section(result: RunResult) -> list[str]:
 
 
 def _costs(result: RunResult, block: Block) -> Table:
-    headers = ("defense", "status", "accuracy (test)", "accuracy (members)", "training time", "processor time", "peak memory",
-               "trained parameters")  # fmt: skip
     majority = result.utility_baseline.get(block.data)
     baseline = NOTHING if majority is None else number(majority, 3)
-    first = ("(majority answer)", NOTHING, baseline, baseline, *(NOTHING,) * 4)
-    return Table(headers, (first, *(_cost_row(d) for d in block.defenses)), numeric=tuple(range(2, len(headers))))
+    first = (MAJORITY, NOTHING, baseline, baseline, *(NOTHING,) * 4)
+    return Table(COSTS, (first, *(_cost_row(d) for d in block.defenses)), numeric=tuple(range(2, len(COSTS))))
 
 
 def _cost_row(d: DefenseResult) -> tuple[str, ...]:

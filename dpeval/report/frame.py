@@ -10,16 +10,19 @@ from typing import Any
 
 import pandas as pd
 
+from dpeval.report.glossary import define
 from dpeval.report.layout import Block, blocks
 from dpeval.report.numbers import guarantee
 from dpeval.results import CellResult, DefenseResult, RunResult
 from dpeval.types import Claim, Estimate, Measured, Undefined
 
 COLUMNS = (
-    "data", "model", "defense", "attack", "goal", "tap", "status", "reason", "measure", "headline", "value", "low", "high",
-    "n", "models", "undefined", "null", "p_value", "p_holm", "distinguishable", "reading", "claim", "verdict", "accuracy",
-    "accuracy_low", "accuracy_high", "train_seconds", "peak_bytes", "attack_seconds",
+    "data", "model", "defense", "attack", "goal", "tap", "status", "reason", "measure", "headline", "value", "low",
+    "high", "n", "models", "undefined", "null", "p_value", "p_holm", "distinguishable", "reading", "claim", "verdict",
+    "accuracy", "accuracy_low", "accuracy_high", "train_seconds", "peak_bytes", "attack_seconds",
 )  # fmt: skip
+TESTED = ("p_value", "p_holm", "distinguishable", "reading")
+"""What is known of the headline measure only."""
 
 
 def table(result: RunResult) -> pd.DataFrame:
@@ -30,16 +33,20 @@ def table(result: RunResult) -> pd.DataFrame:
 
 def _rows(block: Block, cell: CellResult) -> list[dict[str, Any]]:
     shared = _cell(cell) | _defense(block.defense(cell.defense))
-    measures: list[tuple[str | None, Measured]] = list(cell.measures.items()) or [(None, Undefined(cell.reason))]
-    return [
-        shared | {"measure": name, "headline": name == cell.headline} | _measured(value) for name, value in measures
-    ]
+    if not cell.measures:
+        return [shared | {"headline": False} | _measured(Undefined(cell.reason))]
+    return [shared | _named(cell, name) | _measured(value) for name, value in cell.measures.items()]
 
 
 def _cell(cell: CellResult) -> dict[str, Any]:
-    names = ("data", "model", "defense", "attack", "goal", "tap", "reason", "null", "p_value", "p_holm", "distinguishable",
-             "reading")  # fmt: skip
+    names = ("data", "model", "defense", "attack", "goal", "tap", "reason")
     return {name: getattr(cell, name) for name in names} | {"status": str(cell.status), "attack_seconds": cell.seconds}
+
+
+def _named(cell: CellResult, name: str) -> dict[str, Any]:
+    if name != cell.headline:
+        return {"measure": name, "headline": False, "null": define(name).null(name)}
+    return {"measure": name, "headline": True, "null": cell.null} | {key: getattr(cell, key) for key in TESTED}
 
 
 def _defense(defense: DefenseResult | None) -> dict[str, Any]:

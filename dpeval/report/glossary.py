@@ -37,27 +37,33 @@ class Definition:
 
 TPR = r"tpr.*fpr|true positive rate"
 MEASURES = (
-    Definition(r"detectable", "The smallest value that this attack, with these sizes, would have told from guessing.", leak=False),
-    Definition(r"\bfpr reached|reached fpr", "The false positive rate really reached at the frozen threshold.", leak=False),
+    Definition(r"detectable", "The smallest value that this attack, with these sizes, would have told from guessing.",
+               leak=False),
+    Definition(r"\bfpr reached|reached fpr", "The false positive rate really reached at the frozen threshold.",
+               leak=False),
     Definition(r"blind|excess over", "The attack's value minus that of an attacker that never sees the model.", 0.0),
     Definition(r"memori[sz]ation|excess", "The value on members minus the value on records never trained on: what was "
                "memorised, apart from what anyone could infer about the population.", 0.0),
-    Definition(TPR, "The share of members found when at most so large a share of non-members is called a member. The worst "
-               "case for single people; given only with enough non-members (about 3 divided by the rate)."),
-    Definition(r"\bauc\b|area under", "The probability that a random member gets a higher score than a random non-member, "
-               "ties counting half.", 0.5),
-    Definition(r"balanced accuracy", "The mean of the shares of both classes answered rightly; for membership at a threshold "
-               "frozen on a calibration part that takes no part in the measure.", 0.5),
+    Definition(TPR, "The share of members found when at most so large a share of non-members is called a member: the "
+               "worst case for single people. Given only with enough non-members (about 3 divided by the rate)."),
+    Definition(r"\bauc\b|area under", "The probability that a random member gets a higher score than a random "
+               "non-member, ties counting half.", 0.5),
+    Definition(r"balanced accuracy", "The mean of the shares of both classes answered rightly; for membership at a "
+               "threshold frozen on a calibration part that takes no part in the measure.", 0.5),
     Definition(r"advantage", "True positive rate minus false positive rate at a frozen threshold.", 0.0),
-    Definition(r"\bppv\b|precision at prevalence", "Of the records called members, the share that are, where members are as "
-               "rare as the stated prevalence says."),
-    Definition(r"epsilon|ε|eps\b", "A lower bound on ε that follows from how well the attack worked, whatever the claim."),
-    Definition(r"gain", "Accuracy minus that of the best baseline that does not see the embedding (majority, prior, or other "
-               "columns).", 0.0),
-    Definition(r"precision", "Of the tokens guessed, the share that stands in the text; special tokens and padding left out."),
-    Definition(r"recall", "Of the tokens of the text, the share that was guessed; special tokens and padding left out."),
-    Definition(r"\bf1\b|f-?score", "The harmonic mean of token precision and recall; special tokens and padding left out."),
-    Definition(r"baseline|majority|prior|unigram", "What the best guess without the released data reaches.", leak=False),
+    Definition(r"\bppv\b|precision at prevalence", "Of the records called members, the share that are, where members "
+               "are as rare as the stated prevalence says."),
+    Definition(r"epsilon|ε|\beps\b", "A lower bound on ε that follows from how well the attack worked, whatever the "
+               "claim."),
+    Definition(r"gain", "Accuracy minus that of the best baseline that does not see the embedding (majority, prior, or "
+               "other columns).", 0.0),
+    Definition(r"precision", "Of the tokens guessed, the share that stands in the text, without special tokens and "
+               "padding."),
+    Definition(r"recall", "Of the tokens of the text, the share that was guessed, without special tokens and padding."),
+    Definition(r"\bf1\b|f-?score", "The harmonic mean of token precision and recall, without special tokens and "
+               "padding."),
+    Definition(r"baseline|majority|prior|unigram", "What the best guess without the released data reaches.",
+               leak=False),
     Definition(r"top.?\d", "The share of cases in which the truth is among the first so many answers."),
     Definition(r"accuracy", "The share answered rightly."),
 )  # fmt: skip
@@ -65,10 +71,14 @@ UNKNOWN = Definition("", "No definition is recorded; see the documentation of th
 
 GOALS = {
     "membership": "The adversary holds a record and asks whether the model was trained on it. Random guess: a coin.",
-    "inversion": "The adversary intercepts the tensor that leaves the user's device and wants the words of the text back. "
-    "Random guess: the most frequent words, without seeing the tensor.",
-    "attribute": "The adversary intercepts the tensor and wants a sensitive attribute of its text or author. Random guess: "
-    "the best baseline that does not see the tensor.",
+    "inversion": (
+        "The adversary intercepts the tensor that leaves the user's device and wants the words of the text back. "
+        "Random guess: the most frequent words, without seeing the tensor."
+    ),
+    "attribute": (
+        "The adversary intercepts the tensor and wants a sensitive attribute of its text or author. Random guess: the "
+        "best baseline that does not see the tensor."
+    ),
     "extraction": "The adversary wants training text out of the model, tested on planted canaries.",
 }
 ACCESS = {
@@ -77,8 +87,8 @@ ACCESS = {
     "weights": "the weights of the trained model",
 }
 ALWAYS = (
-    "Every adversary also has the public base model and tokenizer, the published defense with its settings, and auxiliary "
-    "texts from the same population that are none of the targets."
+    "Every adversary also has the public base model and tokenizer, the published defense with its settings, and "
+    "auxiliary texts from the same population that are none of the targets."
 )
 
 
@@ -108,12 +118,10 @@ def section(result: RunResult) -> list[str]:
 def reading_notes(result: RunResult) -> tuple[str, ...]:
     """How intervals, p-values and claims are to be read."""
     return (
-        f"An interval in brackets holds the true value with {percent(result.level)} confidence, over records and, where "
-        "several models were trained, over training seeds.",
+        f"An interval in brackets holds the true value with {percent(result.level)} confidence over records and seeds.",
         "p (Holm) is the p-value against guessing after adjustment for all comparisons of the run (Holm 1979).",
         "Overlapping intervals are called ties: the data do not tell the two apart.",
-        "A difference that was not found may still exist below the detection limit; no result here shows that a defense "
-        "stops every attack.",
+        "A difference that was not found may exist below the detection limit; a null result is about this attack only.",
         "ε of different unit, trust model or adjacency measure different things and never share a column.",
     )
 

@@ -20,7 +20,7 @@ def section(result: RunResult) -> list[str]:
 
 def _data(data: DataSummary) -> list[str]:
     groups = [("role", data.roles), ("label", data.labels)]
-    rows = tuple((kind, name, count(n)) for kind, counts in groups for name, n in counts.items())
+    rows = tuple((kind, name or "(empty)", count(n)) for kind, counts in groups for name, n in counts.items())
     return [
         f"### {prose(data.name)}",
         f"{plural(data.records, 'record')} after cleaning. {_attribute(data)}Fingerprint {prose(data.fingerprint)}.",

@@ -66,7 +66,7 @@ class Block:
 
 def blocks(result: RunResult) -> tuple[Block, ...]:
     """The blocks of a run, in the order of the matrix."""
-    keys = dict.fromkeys((x.data, x.model) for x in (*result.defenses, *result.cells))
+    keys = dict.fromkeys([(d.data, d.model) for d in result.defenses] + [(c.data, c.model) for c in result.cells])
     return tuple(
         Block(
             data,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from dpeval.report.layout import Block, Column, headline, ok, overlap, solid
 from dpeval.report.matrix import guess
-from dpeval.report.numbers import measured, number, plural
+from dpeval.report.numbers import count, measured, number, plural
 from dpeval.report.power import would_have_detected
 from dpeval.results import CellResult
 from dpeval.types import Estimate
@@ -17,12 +17,14 @@ from dpeval.types import Estimate
 
 def defense_sentences(block: Block, label: str) -> tuple[str, ...]:
     """What the attacks that mean something found on one defense; one sentence a kind of finding."""
-    cells = ok(c for c in block.cells if c.defense == label)
+    planned = [c for c in block.cells if c.defense == label]
+    cells = ok(planned)
     if not cells:
-        return ("no attack on it gave a result that means something.",)
+        return ("was met by no attack that gave a valid result.",)
     leaking = [c for c in cells if c.distinguishable == "yes" and not _below(c)]
-    attacks = plural(len(cells), "attack")
-    first = f"leaked under {len(leaking)} of {attacks}" if leaking else f"no leak was shown by {attacks}"
+    attacks, void = plural(len(cells), "attack"), len(planned) - len(cells)
+    more = f" ({count(void)} more gave no valid result)" if void else ""
+    first = (f"leaked under {len(leaking)} of {attacks}" if leaking else f"showed no leak under {attacks}") + more
     rest = (
         ("No difference from guessing", _silence, [c for c in cells if c.distinguishable == "no"]),
         ("Worse than guessing (an inverted score?)", _shown, [c for c in cells if _below(c)]),

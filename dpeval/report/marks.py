@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dpeval.report.numbers import percent
-from dpeval.results import RunResult, Status
+from dpeval.results import Ruling, RunResult, Status
 
 STATUS_WORDS = {
     Status.OK: "ok",
@@ -17,10 +17,14 @@ STATUS_WORDS = {
     Status.FAILED: "FAILED",
 }
 STATUS_MEANINGS = {
-    Status.INVALID: "an attacker that never sees the model does as well on these records, so the number says nothing "
-    "about the model",
-    Status.NOT_VALIDATED: "the attack did not break an over-fitted undefended model (or broke an untrained one), so its "
-    "failure says nothing about the defense",
+    Status.INVALID: (
+        "an attacker that never sees the model tells members from non-members here, so the number says nothing about "
+        "the model"
+    ),
+    Status.NOT_VALIDATED: (
+        "the attack did not break an over-fitted undefended model (or broke an untrained one), so its failure says "
+        "nothing about the defense"
+    ),
     Status.UNFIT: "the combination makes no sense or cannot run",
     Status.FAILED: "the work ended with an error",
 }
@@ -28,6 +32,12 @@ DIFFERS, UNDECIDED = "*", "?"
 MARKS = {"yes": f" {DIFFERS}", "insufficient": f" {UNDECIDED}"}
 GUESS = "(random guess)"
 """The label of the baseline row that every table of attack measures has."""
+
+
+def ruling_word(ruling: Ruling) -> str:
+    """What became of a claim; the one that matters in capitals."""
+    return str(ruling).upper() if ruling is Ruling.REFUTED else str(ruling)
+
 
 SMOKE = "SMOKE RUN: a limited run to see that everything works. Its numbers must not be quoted."
 PARTIAL = "PARTIAL: something failed; what is missing is listed below and marked in the tables."
@@ -48,10 +58,19 @@ def legend(result: RunResult) -> tuple[str, ...]:
     shown = {c.status for c in result.cells} | {d.status for d in result.defenses}
     words = [f"{STATUS_WORDS[s]}: {meaning}." for s, meaning in STATUS_MEANINGS.items() if s in shown]
     return (
-        f"Numbers are estimates with {percent(result.level)} confidence intervals over records and training seeds; "
-        "higher means more leakage, except for accuracy, time and memory.",
-        f"{DIFFERS}: differs from random guess after adjustment for {result.comparisons} comparisons (Holm). "
-        f"{UNDECIDED}: too little data to decide. No mark: no difference was shown, which is not the same as no leak.",
+        *_always(result),
         *words,
         "–: not in the matrix, or not measured.",
     )
+
+
+def _always(result: RunResult) -> list[str]:
+    numbers = (
+        f"Numbers are estimates with {percent(result.level)} confidence intervals over records and training seeds; "
+        "higher means more leakage, except for accuracy, time and memory."
+    )
+    marks = (
+        f"{DIFFERS}: differs from random guess after adjustment for {result.comparisons} comparisons (Holm). "
+        f"{UNDECIDED}: too little data to decide. No mark: no difference was shown, which is not the same as no leak."
+    )
+    return [numbers, marks]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dpeval.report.cells import prose
 from dpeval.report.layout import Block, Column, block_name, blocks, headline
-from dpeval.report.marks import GUESS, MARKS, STATUS_WORDS, legend, stamp
+from dpeval.report.marks import GUESS, MARKS, STATUS_WORDS, legend, ruling_word, stamp
 from dpeval.report.numbers import measured, memory_of, number, percent, seconds_of
 from dpeval.report.table import NOTHING, Table
 from dpeval.results import CellResult, DefenseResult, RunResult, Status
@@ -26,7 +26,7 @@ def section(result: RunResult) -> list[str]:
 
 
 def matrix(result: RunResult, block: Block) -> Table:
-    """The table of one block: every defense has a row, every planned cell an entry, and random guess a row of its own."""
+    """The table of one block: a row for random guess, one for each defense, and an entry for each planned cell."""
     headers = ("defense", *(_header(block, c) for c in block.columns), *BESIDE)
     rows = [_guess_row(result, block), *(_row(block, label) for label in block.labels)]
     whole = Table(headers, tuple(rows), numeric=tuple(range(1, len(headers) - 2)))
@@ -67,7 +67,7 @@ def _beside(defense: DefenseResult | None) -> tuple[str, ...]:
         STATUS_WORDS[defense.status] if broken else measured(defense.utility),
         seconds_of(defense.cost),
         memory_of(defense.cost),
-        NOTHING if broken else str(defense.verdict.ruling),
+        NOTHING if broken else ruling_word(defense.verdict.ruling),
         defense.dominated_by or NOTHING,
     )
 

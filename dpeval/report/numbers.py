@@ -194,8 +194,8 @@ def _places_for(half: float) -> int:
 
 def _moved(value: Estimate, null: float, places: int) -> bool:
     """Whether rounding moves a bound onto, or over, the null that it excludes (or off the one it includes)."""
-    shown = Estimate(*(_rounded(x, places) for x in (value.value, value.low, value.high)), n=value.n)
-    return shown.excludes(_rounded(null, places)) != value.excludes(null)
+    low, high, at = (_rounded(x, places) for x in (value.low, value.high, null))
+    return (low <= at <= high) == value.excludes(null)
 
 
 def _rounded(value: float, places: int) -> float:

@@ -37,7 +37,7 @@ def would_have_detected(cell: CellResult) -> str:
     """The sentence behind every "no difference": the detection limit, or else what the interval leaves open."""
     limit, value = detectable(cell), headline(cell)
     if limit is not None:
-        return f"this attack, at this power, would have detected {cell.headline} ≥ {number(limit)}"
+        return f"this attack, at this power, would have detected {cell.headline} ≥ {number(limit, 3)}"
     if isinstance(value, Estimate) and not math.isinf(value.high):
         upper = measured(value, cell.null).rpartition(", ")[2].rstrip("]")
         return f"no detection limit was computed; {cell.headline} up to {upper} remains possible"

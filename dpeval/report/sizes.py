@@ -33,16 +33,12 @@ def _seeds(result: RunResult) -> list[str]:
 def _limits(result: RunResult, block: Block) -> Iterator[str]:
     place = block_name(result, block)
     for column in block.columns:
-        limits = sorted(x for c in ok(block.column(column)) if (x := detectable(c)) is not None)
+        cells = ok(block.column(column))
+        limits = sorted(x for c in cells if (x := detectable(c)) is not None)
         if limits:
             name = column.label + (f" ({place})" if place else "")
-            measure = next(c.headline for c in block.column(column) if c.headline)
-            span = (
-                number(limits[0])
-                if number(limits[0]) == number(limits[-1])
-                else f"{number(limits[0])} to {number(limits[-1])}"
-            )
-            yield f"{name} would have detected {measure} of at least {span}; smaller leaks go unseen."
+            span = " to ".join(dict.fromkeys(number(x, 3) for x in (limits[0], limits[-1])))
+            yield f"{name} would have detected {cells[0].headline} of at least {span}; smaller leaks go unseen."
 
 
 def _gated(result: RunResult) -> Iterator[str]:
@@ -63,6 +59,6 @@ def _refutable(result: RunResult) -> Iterator[str]:
         if limit is not None and isinstance(d.claim, Claim):
             can = "could" if d.claim.epsilon < limit else "could not"
             yield (
-                f"{d.label}: had every guess been right, the lower bound on ε would have been {epsilon(limit)}, so its claim of "
-                f"ε = {epsilon(d.claim.epsilon)} per {d.claim.unit.value} {can} have been refuted by this experiment."
+                f"{d.label}: had every guess been right, the lower bound on ε would have been {epsilon(limit)}, so "
+                f"this experiment {can} have refuted its claim of ε = {epsilon(d.claim.epsilon)} per {d.claim.unit.value}."
             )

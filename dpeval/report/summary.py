@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dpeval.report.cells import prose, shorten
-from dpeval.report.layout import Block, block_name, blocks
+from dpeval.report.layout import Block, block_name, blocks, ok
 from dpeval.report.leaks import comparison, defense_sentences
 from dpeval.report.marks import stamp
 from dpeval.report.numbers import guarantee, number, percent, plural
 from dpeval.report.sizes import size_sentences
 from dpeval.report.trade import baseline_sentence, dominated_sentences, utility_sentence
 from dpeval.report.void import voids
-from dpeval.results import DefenseResult, RunResult, Ruling
+from dpeval.results import DefenseResult, Ruling, RunResult
 from dpeval.types import Claim
 
+FOUND = {
+    "yes": "differ from guessing",
+    "no": "show no difference, each at its power",
+    "insufficient": "are undecided for want of data",
+}
 REASON = 300
 """Characters of a reason in the summary; the detail has all of it."""
 
@@ -21,6 +26,7 @@ def section(result: RunResult) -> list[str]:
     """The summary as markdown paragraphs."""
     return [
         f"## Summary{stamp(result)}",
+        prose(overview(result)),
         *_part("Privacy claims", _claims(result)),
         *_part("What leaked", [line for b in blocks(result) for line in _leaks(result, b)]),
         *_part("Defenses compared under each attack", [line for b in blocks(result) for line in _compared(result, b)]),
@@ -28,6 +34,16 @@ def section(result: RunResult) -> list[str]:
         *_part("Utility and cost", [line for b in blocks(result) for line in _utility(result, b)]),
         *_part("What these sizes can and cannot show", [f"- {prose(s)}" for s in size_sentences(result)]),
     ]
+
+
+def overview(result: RunResult) -> str:
+    """The run in one sentence: how many cells there are, and what became of them."""
+    valid = ok(result.cells)
+    ended = [(sum(c.distinguishable == d for c in valid), words) for d, words in FOUND.items()]
+    ended += [(len(result.cells) - len(valid), "gave no valid result")]
+    counts = ", ".join(f"{n} {words}" for n, words in ended if n)
+    sizes = f"{plural(len(result.defenses), 'defense')} and {plural(len(result.cells), 'cell')} (one attack on one defense each)"
+    return f"{sizes}: {counts}." if counts else f"{sizes}."
 
 
 def refuted_lines(result: RunResult) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ a|b         0.51
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tabulate import tabulate
@@ -24,6 +25,10 @@ from dpeval.report.cells import cell, one_line
 
 NOTHING = "–"
 """Shown where a table has no value to show, as against a value that is undefined."""
+
+
+HEADER = 19
+"""Characters of a line of a header on a terminal."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Table:
     def text(self) -> str:
         """Columns of plain text."""
         rows = [[one_line(text) for text in row] for row in self.rows]
-        return self._drawn([one_line(text) for text in self.headers], rows, "simple")
+        return self._drawn([_folded(one_line(text)) for text in self.headers], rows, "simple")
 
     def without_empty_columns(self) -> Table:
         """The same table without the columns that hold nothing in any row."""
@@ -67,6 +72,6 @@ class Table:
         )
 
 
-def numeric_from(first: int, headers: Iterable[str]) -> tuple[int, ...]:
-    """The columns from ``first`` on."""
-    return tuple(range(first, len(tuple(headers))))
+def _folded(header: str) -> str:
+    """A header over several lines, so that columns are about as wide as a number with its interval."""
+    return "\n".join(textwrap.wrap(header, HEADER, break_long_words=False, break_on_hyphens=False))

@@ -29,7 +29,7 @@ def render_table(result: RunResult) -> str:
 
 
 def for_console(text: str, encoding: str | None) -> str:
-    """``text`` as a console of that encoding can show it: signs are spelled out, the rest becomes ``?``; never an error."""
+    """``text`` as a console of that encoding can show it: signs spelled out, the rest as ``?``; never an error."""
     coding = encoding or "ascii"
     try:
         text.encode(coding)

@@ -3,7 +3,7 @@
 >>> accounting = Accounting(epsilon=3.0, clip=0.1, epochs=10, batch_size=64)
 >>> plan = accounting.plan(num_records=600)
 >>> plan.steps, round(plan.sampling_rate, 4), round(plan.noise_multiplier, 2)
-(100, 0.1067, 1.77)
+(100, 0.1067, 1.37)
 >>> claim = accounting.claim(plan, steps_taken=100, trained=770, repeatable=True)
 >>> 2.98 < claim.epsilon <= 3.0
 True

@@ -109,7 +109,8 @@ def _train_last(encoder: nn.Module, count: int) -> None:
     layers = stack_of(encoder)
     if count > len(layers):
         raise ModelError(
-            f"adapt = 'last-{count}': {type(encoder).__name__} has {len(layers)} layers; use at most 'last-{len(layers)}'"
+            f"adapt = 'last-{count}': {type(encoder).__name__} has {len(layers)} layers; "
+            f"use at most 'last-{len(layers)}'"
         )
     for layer in list(layers)[-count:]:
         layer.requires_grad_()

@@ -7,12 +7,11 @@ True
 >>> DPAdam(epsilon=3.0, noise_multiplier=1.0)
 Traceback (most recent call last):
     ...
-ValueError: dp-adam: epsilon and noise_multiplier decide the same thing; got epsilon=3.0 and noise_multiplier=1.0, give one
+ValueError: dp-adam: epsilon and noise_multiplier exclude each other; got epsilon=3.0 and noise_multiplier=1.0
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import secrets
 from dataclasses import dataclass
@@ -88,8 +87,8 @@ class DPAdam(Defense):
     def __post_init__(self) -> None:
         if self.epsilon is not None and self.noise_multiplier is not None:
             raise ValueError(
-                "dp-adam: epsilon and noise_multiplier decide the same thing; "
-                f"got epsilon={self.epsilon} and noise_multiplier={self.noise_multiplier}, give one"
+                "dp-adam: epsilon and noise_multiplier exclude each other; "
+                f"got epsilon={self.epsilon} and noise_multiplier={self.noise_multiplier}"
             )
         if self.epsilon is None and self.noise_multiplier is None:
             object.__setattr__(self, "epsilon", 8.0)
@@ -139,8 +138,9 @@ class DPAdam(Defense):
         claim = self.accounting.claim(
             plan, steps_taken=len(log), trained=adapted.trained_parameters, repeatable=not self.secure_noise
         )
-        release = DPAdamRelease.of(classifier, task.checkpoint, claim=claim)
-        return dataclasses.replace(release, trained_parameters=adapted.trained_parameters, log=tuple(log))
+        return DPAdamRelease(
+            classifier.eval(), task.checkpoint, claim, trained_parameters=adapted.trained_parameters, log=tuple(log)
+        )
 
     def _problem(
         self, classifier: TextClassifier, adapted: Adapted, task: Task, ctx: Context

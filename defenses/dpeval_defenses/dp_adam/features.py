@@ -36,7 +36,7 @@ class Head(nn.Module):
 
 @lru_cache(maxsize=4)
 def pooled_features(checkpoint: Checkpoint, texts: tuple[Text, ...], device: torch.device) -> Tensor:
-    """Pooled vectors (n, d) of the public encoder; kept for the next run on the same texts (another ε, for instance)."""
+    """Pooled vectors (n, d) of the public encoder; kept for a next run on the same texts (another ε, say)."""
     records = Records(tuple(map(str, range(len(texts)))), texts, (0,) * len(texts))
     classifier = checkpoint.build(num_labels=1, seed=0).to(device)
     features = torch.zeros(len(texts), checkpoint.hidden_size, device=device)

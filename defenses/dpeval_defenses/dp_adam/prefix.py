@@ -35,11 +35,13 @@ class Prefix(nn.Module):
         from peft import PrefixEncoder, PrefixTuningConfig
 
         config: Any = encoder.config
-        self.length, self.layers, self.heads = length, config.num_hidden_layers, config.num_attention_heads
+        self.length, self.layers = length, int(config.num_hidden_layers)
+        self.heads = int(getattr(config, "num_key_value_heads", None) or config.num_attention_heads)
+        width = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads) * self.heads
         self.keys_and_values = PrefixEncoder(
             PrefixTuningConfig(
-                num_virtual_tokens=length, token_dim=config.hidden_size, num_layers=self.layers,
-                num_attention_heads=self.heads, encoder_hidden_size=config.hidden_size,
+                num_virtual_tokens=length, token_dim=width, num_layers=self.layers,
+                num_attention_heads=self.heads, encoder_hidden_size=width,
             )
         )  # fmt: skip
 
@@ -66,21 +68,31 @@ def add_prefix(classifier: TextClassifier, length: int, generator: torch.Generat
 
 def unfit_for_prefix(encoder: nn.Module) -> str | None:
     """Why ``encoder`` cannot be given a prefix, or ``None``."""
-    config: Any = encoder.config
-    if "past_key_values" in forward_names(encoder) and getattr(config, "num_key_value_heads", None) is None:
-        return None
-    return f"adapt = 'prefix': the attention of {type(encoder).__name__} takes no prefix; use 'lora' or 'bitfit'"
+    return (
+        None
+        if _argument(encoder)
+        else f"adapt = 'prefix': the attention of {type(encoder).__name__} takes no prefix; use 'lora' or 'bitfit'"
+    )
+
+
+def _argument(encoder: nn.Module) -> str | None:
+    """What the model calls the keys and values that come before; transformers renames it in 5.x."""
+    return next((name for name in ("cache", "past_key_values") if name in forward_names(encoder)), None)
 
 
 def attach_prefix(classifier: TextClassifier, prefix: Prefix) -> None:
     """Register ``prefix`` on ``classifier`` and have the encoder read it."""
     from transformers import DynamicCache
 
+    argument = _argument(classifier.encoder) or ""
+
     def before(_encoder: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         mask = kwargs["attention_mask"]
         seen = torch.cat([mask.new_ones(len(mask), prefix.length), mask], dim=1)
-        cache = DynamicCache(prefix(len(mask), mask.device))
-        return args, kwargs | {"attention_mask": seen, "past_key_values": cache, "use_cache": True}
+        cache = DynamicCache()
+        for layer, (keys, values) in enumerate(prefix(len(mask), mask.device)):
+            cache.update(keys, values, layer)
+        return args, kwargs | {"attention_mask": seen, argument: cache}
 
     classifier.add_module(_NAME, prefix.to(classifier.device))
     prefix.hook = classifier.encoder.register_forward_pre_hook(before, with_kwargs=True)

@@ -3,8 +3,8 @@
 NOT PRIVATE. Every figure here but the step, the learning rate and σ_eff is computed from the members' gradients without
 noise. No claim covers them: look at them in an experiment, never publish them about real people's data.
 
->>> tally = Tally(); tally.add(torch.tensor([0.05, 0.3, float("inf")]), max_norm=0.1); tally
-Tally(drawn=3.0, finite=2.0, norms=0.35000000149011613, clipped=1.0)
+>>> tally = Tally(); tally.add(torch.tensor([0.0625, 0.25, float("inf")]), max_norm=0.1); tally
+Tally(drawn=3.0, finite=2.0, norms=0.3125, clipped=1.0)
 >>> StepLog.of(0, tally, signal=2.0, noise=4.0, learning_rate=0.1, sigma_eff=5.0).signal_to_noise
 0.5
 """
@@ -86,7 +86,8 @@ class StepLog:
     @classmethod
     def from_plain(cls, values: dict[str, Any]) -> StepLog:
         """The entry that :meth:`plain` described."""
-        return cls(**{key: float("inf") if value is None else value for key, value in values.items()})
+        finite: dict[str, Any] = {key: float("inf") if value is None else value for key, value in values.items()}
+        return cls(**finite)
 
 
 def summary(log: Sequence[StepLog]) -> dict[str, float]:

@@ -27,8 +27,8 @@ def why_unfit(checkpoint: Checkpoint, how: Adapt, *, prefix_length: int) -> str 
         room = getattr(classifier.encoder.config, "max_position_embeddings", None)
         if room is not None and prefix_length + checkpoint.max_length > room:
             return (
-                f"adapt = 'prefix': {prefix_length} positions before texts of {checkpoint.max_length} tokens exceed the "
-                f"model's {room}; lower max_length or prefix_length"
+                f"adapt = 'prefix': {prefix_length} positions and texts of {checkpoint.max_length} tokens exceed "
+                f"the model's {room}; lower max_length or prefix_length"
             )
     try:
         adapt_classifier(classifier, how, rank=1, prefix_length=prefix_length, generator=torch.Generator())

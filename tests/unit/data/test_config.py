@@ -32,7 +32,9 @@ def test_a_toml_table_becomes_a_hashable_config() -> None:
     assert hash(made) == hash(DataConfig(**table))
 
 
-@pytest.mark.parametrize("where", [{"lang": ["en", "fr"]}, "lang = en | fr", (("lang", ("en", "fr")),), [["lang", ["en", "fr"]]]])
+@pytest.mark.parametrize(
+    "where", [{"lang": ["en", "fr"]}, "lang = en | fr", (("lang", ("en", "fr")),), [["lang", ["en", "fr"]]]]
+)
 def test_where_has_several_spellings_of_one_meaning(where: object) -> None:
     """A table, a string and the held form are equal."""
     assert config(where=where).filters == (("lang", ("en", "fr")),)
@@ -77,7 +79,12 @@ def test_errors_name_the_key(changes: dict[str, object], message: str) -> None:
 
 @pytest.mark.parametrize(
     ("parts", "message"),
-    [({"auxiliary": 0}, "auxiliary"), ({"test": 1.0}, "test"), ({"test": "x"}, "test"), ({"auxiliary": 0.9, "test": 0.2}, "1.1")],
+    [
+        ({"auxiliary": 0}, "auxiliary"),
+        ({"test": 1.0}, "test"),
+        ({"test": "x"}, "test"),
+        ({"auxiliary": 0.9, "test": 0.2}, "1.1"),
+    ],
 )
 def test_split_parts_leave_something_for_the_candidates(parts: dict[str, float], message: str) -> None:
     """Parts lie between 0 and 1 and sum to less than 1."""
@@ -87,4 +94,12 @@ def test_split_parts_leave_something_for_the_candidates(parts: dict[str, float],
 
 def test_cells_as_text() -> None:
     """Numbers, booleans and missing values are written as a user writes them in where."""
-    assert [text_of(cell) for cell in (1, 1.0, 1.5, True, None, float("nan"), " x")] == ["1", "1", "1.5", "true", "", "", " x"]
+    assert [text_of(cell) for cell in (1, 1.0, 1.5, True, None, float("nan"), " x")] == [
+        "1",
+        "1",
+        "1.5",
+        "true",
+        "",
+        "",
+        " x",
+    ]

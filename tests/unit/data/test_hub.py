@@ -104,3 +104,23 @@ def test_a_name_that_the_hub_does_not_know(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", refuse)
     with pytest.raises(DataError, match="hub:someone/tiny cannot be read: Repository Not Found; check the name"):
         read_hub("someone/tiny", subset=None, split=None, wanted=("text",))
+
+
+@pytest.mark.parametrize(("status", "said"), [(404, "check the name"), (503, "out of reach"), (429, "out of reach")])
+def test_a_refusal_is_told_from_a_hub_in_trouble(
+    out_of_reach: Path, monkeypatch: pytest.MonkeyPatch, status: int, said: str
+) -> None:
+    """An unknown name is final; a busy or broken server is like no server, and the cache is asked."""
+
+    class Refused(huggingface_hub.errors.HfHubHTTPError):
+        def __init__(self) -> None:
+            Exception.__init__(self, f"{status}\n\nfor url")
+            self.response = SimpleNamespace(status_code=status)  # type: ignore[assignment]
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise Refused
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", refuse)
+    with pytest.raises(DataError, match=rf"{status}.*{said}") as caught:
+        read_hub("someone/tiny", subset=None, split=None, wanted=("text",))
+    assert ("the local cache has no copy" in str(caught.value)) == (status != 404)

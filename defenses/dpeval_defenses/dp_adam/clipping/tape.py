@@ -91,9 +91,9 @@ class Tape:
             self._handles.pop().remove()
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not self._stack and torch.is_grad_enabled() and self.receiver is None:
-            self._start(module, args, kwargs)
         self._stack.append(module)
+        if len(self._stack) == 1 and torch.is_grad_enabled() and self.receiver is None:
+            self._start(module, args, kwargs)
 
     def _leave(self, module: nn.Module, *_: Any) -> None:
         if self._stack and self._stack[-1] is module:
@@ -105,11 +105,7 @@ class Tape:
         if torch.compiler.is_compiling():
             raise CannotClip("the model is being compiled: compiled code goes round the recording; run it uncompiled")
         self._flip()
-        try:
-            self.batch = self._layout.begin(self, module, args, kwargs)
-        except BaseException:
-            self._restore()
-            raise
+        self.batch = self._layout.begin(self, module, args, kwargs)
 
     def _flip(self) -> None:
         for parameter in self.model.parameters():

@@ -1,0 +1,7 @@
+"""From what the jobs stored to a :class:`~dpeval.results.RunResult`: joins labels, measures, judges, and says it in words."""
+
+from __future__ import annotations
+
+from dpeval.collect.run import collect
+
+__all__ = ["collect"]

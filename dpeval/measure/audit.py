@@ -1,0 +1,158 @@
+"""Lower bounds on ε from membership scores: guesses planned on one half of the records, counted on the other.
+
+>>> import numpy as np
+>>> from dpeval.measure.membership import MembershipRun
+>>> rng = np.random.default_rng(0)
+>>> coins = rng.random(600) < 0.5
+>>> run = MembershipRun(tuple(f"r{i}" for i in range(600)), coins + 0.1 * rng.normal(size=600), coins)
+>>> audit_one_run([run], independent_coins=True, delta=1e-5).epsilon > 4
+True
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dpeval.measure.epsilon import EpsilonBound, rate_bound, upper_rate
+from dpeval.measure.halves import calibration_half
+from dpeval.measure.membership import MembershipRun
+from dpeval.measure.one_run import one_run_bound
+from dpeval.types import Floats, Undefined
+
+_SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
+"""Shares of the records that may be guessed "member" (from the top) and "non-member" (from the bottom)."""
+
+
+class DesignError(ValueError):
+    """The records were not included by independent coins, which the one-run bound needs."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Coins:
+    """Membership from the most to the least member-like record; ties ordered by a hash, never by position."""
+
+    is_member: NDArray[np.bool_]
+
+    def guess(self, plan: _Plan) -> _Count:
+        n = len(self.is_member)
+        top, bottom = round(plan.top * n), round(plan.bottom * n)
+        right = int(self.is_member[:top].sum()) + int((~self.is_member[n - bottom :]).sum())
+        return _Count(right, top + bottom)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    top: float
+    bottom: float
+
+
+@dataclass(frozen=True)
+class _Count:
+    right: int
+    guesses: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Halves:
+    planning: tuple[_Coins, ...]
+    counting: tuple[_Coins, ...]
+
+
+def audit_one_run(
+    runs: Sequence[MembershipRun], *, independent_coins: bool, delta: float, alpha: float = 0.05, salt: int = 0
+) -> EpsilonBound | Undefined:
+    """The one-run bound, coins of all runs together: each run draws its own, so they are one larger experiment.
+
+    How many of the most and the least member-like records are guessed is planned on the calibration half. Records of
+    near-duplicate groups share a coin and take no part.
+
+    Raises:
+        DesignError: ``independent_coins`` is false; a fixed-size split makes the coins dependent.
+    """
+    if not independent_coins:
+        raise DesignError(
+            "the one-run bound needs each record included by its own fair coin; this split was made another way. "
+            "Split with independent coins, or use the two-rate bound over repeated trainings"
+        )
+    halves = _split(runs, salt)
+    m = sum(len(coins.is_member) for coins in halves.counting)
+    if m == 0 or not any(len(coins.is_member) for coins in halves.planning):
+        return Undefined("no record outside near-duplicate groups is left to audit")
+    plan = _best_plan(halves.planning, alpha)
+    counts = [coins.guess(plan) for coins in halves.counting]
+    return one_run_bound(
+        m=m, r=sum(c.guesses for c in counts), v=sum(c.right for c in counts), delta=delta, alpha=alpha
+    )
+
+
+def _split(runs: Sequence[MembershipRun], salt: int) -> _Halves:
+    planning, counting = [], []
+    for run in runs:
+        sizes = Counter(run.units)
+        alone = np.array([sizes[unit] == 1 for unit in run.units])
+        first = calibration_half(run.units, salt)
+        planning.append(_ordered(run, alone & first, salt))
+        counting.append(_ordered(run, alone & ~first, salt))
+    return _Halves(tuple(planning), tuple(counting))
+
+
+def _ordered(run: MembershipRun, keep: NDArray[np.bool_], salt: int) -> _Coins:
+    at = np.flatnonzero(keep)
+    tie = [hashlib.sha256(f"{salt}\x1ftie\x1f{run.ids[i]}".encode()).hexdigest() for i in at]
+    order = sorted(range(len(at)), key=lambda k: (-float(run.scores[at[k]]), tie[k]))
+    return _Coins(run.is_member[at[order]] if len(at) else np.zeros(0, dtype=np.bool_))
+
+
+def _best_plan(coins: Sequence[_Coins], alpha: float) -> _Plan:
+    def promise(plan: _Plan) -> float:
+        counts = [c.guess(plan) for c in coins]
+        guesses, right = sum(c.guesses for c in counts), sum(c.right for c in counts)
+        return 1 - upper_rate(guesses - right, guesses, alpha) if guesses else 0.0
+
+    plans = [_Plan(top, bottom) for top, bottom in product(_SHARES, _SHARES) if top + bottom > 0]
+    # The first of equals: where nothing promises anything, guess everything.
+    return max([_Plan(0.5, 0.5), *plans], key=promise)
+
+
+def audit_rates(
+    runs: Sequence[MembershipRun], *, delta: float, alpha: float = 0.05, salt: int = 0
+) -> EpsilonBound | Undefined:
+    """The two-rate bound at a threshold chosen on the calibration half; counts of all runs together.
+
+    Valid where the records' answers are independent trials; for one trained model that is an assumption.
+    """
+    counts = np.zeros(4, dtype=np.int64)
+    for run in runs:
+        first = calibration_half(run.units, salt)
+        if len(np.unique(run.is_member[first])) < 2 or len(np.unique(run.is_member[~first])) < 2:
+            return Undefined("the calibration or the measured half holds one class only")
+        threshold = rate_threshold(run.scores[first], run.is_member[first], delta, alpha)
+        called, member = run.scores[~first] >= threshold, run.is_member[~first]
+        counts += [(called & member).sum(), member.sum(), (called & ~member).sum(), (~member).sum()]
+    tp, members, fp, nonmembers = counts.tolist()
+    return rate_bound(tp=tp, members=members, fp=fp, nonmembers=nonmembers, delta=delta, alpha=alpha)
+
+
+def rate_threshold(scores: Floats, is_member: NDArray[np.bool_], delta: float, alpha: float) -> float:
+    """The threshold whose two-rate bound is largest on these records, which then cannot be used to state it."""
+    candidates = np.unique(scores)
+    members, nonmembers = np.sort(scores[is_member]), np.sort(scores[~is_member])
+    missed, false = np.searchsorted(members, candidates), len(nonmembers) - np.searchsorted(nonmembers, candidates)
+    fnr, fpr = _upper_rates(missed, len(members), alpha / 2), _upper_rates(false, len(nonmembers), alpha / 2)
+    best = np.maximum((1 - delta - fpr) / fnr, (1 - delta - fnr) / fpr)
+    return float(candidates[int(np.argmax(best))])
+
+
+def _upper_rates(counts: NDArray[np.int64], trials: int, alpha: float) -> Floats:
+    inside = counts < trials
+    out = np.ones(len(counts))
+    out[inside] = special.betaincinv(counts[inside] + 1, trials - counts[inside], 1 - alpha)
+    return out
