@@ -1,8 +1,8 @@
 """dpeval: what a privacy defense for a language model is worth, measured by attacking it.
 
-    import dpeval
-    run = dpeval.run("matrix.toml")
-    print(run.table())
+import dpeval
+run = dpeval.run("matrix.toml")
+print(run.table())
 """
 
 from __future__ import annotations

@@ -32,7 +32,12 @@ app.add_typer(new_app, name="new")
 Matrix = Annotated[Path, typer.Argument(help="the matrix file (TOML)", show_default=False)]
 Plugins = Annotated[list[Path], typer.Option("--plugin", help="a Python file that defines defenses or attacks")]
 Out = Annotated[Path | None, typer.Option("--out", help="the run's folder (default: runs/NAME)", show_default=False)]
-Limit = Annotated[int | None, typer.Option("--limit", help="a smoke run on so many records; its report is watermarked", min=1, show_default=False)]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        "--limit", help="a smoke run on so many records; its report is watermarked", min=1, show_default=False
+    ),
+]
 
 
 @app.command()
@@ -73,7 +78,9 @@ def plan(matrix: Matrix, out: Out = None, limit: Limit = None, plugin: Plugins =
 def report(
     runs: Annotated[list[Path], typer.Argument(help="run folders, or their run.json", show_default=False)],
     form: Annotated[str, typer.Option("--format", help="markdown or json")] = "markdown",
-    out: Annotated[Path | None, typer.Option("--out", help="write to this file instead of printing", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="write to this file instead of printing", show_default=False)
+    ] = None,
 ) -> None:
     """Render finished runs again, or compare several; nothing is computed anew."""
     from dpeval.files import write_text
@@ -98,8 +105,12 @@ def list_(plugin: Plugins = []) -> None:  # noqa: B006
 @app.command()
 def explain(
     run_folder: Annotated[Path, typer.Argument(help="the folder of a run", show_default=False)],
-    cell: Annotated[str, typer.Argument(help="part of a cell's name, for instance 'dp-adam' or 'invert'", show_default=False)],
-    matrix: Annotated[Path | None, typer.Option("--matrix", help="the matrix file, if it changed since", show_default=False)] = None,
+    cell: Annotated[
+        str, typer.Argument(help="part of a cell's name, for instance 'dp-adam' or 'invert'", show_default=False)
+    ],
+    matrix: Annotated[
+        Path | None, typer.Option("--matrix", help="the matrix file, if it changed since", show_default=False)
+    ] = None,
     plugin: Plugins = [],  # noqa: B006
 ) -> None:
     """Say why a cell was reused or will run again."""
@@ -109,7 +120,11 @@ def explain(
 
 
 @app.command()
-def check(target: Annotated[str, typer.Argument(help="FILE.py:Class, package.module:Class, or an installed name", show_default=False)]) -> None:
+def check(
+    target: Annotated[
+        str, typer.Argument(help="FILE.py:Class, package.module:Class, or an installed name", show_default=False)
+    ],
+) -> None:
     """Run the contract suite on a plug-in, with a tiny model."""
     from dpeval.testing import check_target
 
@@ -119,7 +134,9 @@ def check(target: Annotated[str, typer.Argument(help="FILE.py:Class, package.mod
 
 
 @new_app.command("defense")
-def new_defense(name: Annotated[str, typer.Argument(show_default=False)], folder: Annotated[Path, typer.Option("--folder")] = Path()) -> None:
+def new_defense(
+    name: Annotated[str, typer.Argument(show_default=False)], folder: Annotated[Path, typer.Option("--folder")] = Path()
+) -> None:
     """Write a working defense and its test."""
     from dpeval.scaffold import write_skeleton
 
@@ -127,7 +144,9 @@ def new_defense(name: Annotated[str, typer.Argument(show_default=False)], folder
 
 
 @new_app.command("attack")
-def new_attack(name: Annotated[str, typer.Argument(show_default=False)], folder: Annotated[Path, typer.Option("--folder")] = Path()) -> None:
+def new_attack(
+    name: Annotated[str, typer.Argument(show_default=False)], folder: Annotated[Path, typer.Option("--folder")] = Path()
+) -> None:
     """Write a working attack and its test."""
     from dpeval.scaffold import write_skeleton
 

@@ -142,7 +142,9 @@ def read_matrix(path: Path, plugins: tuple[Path, ...] = (), limit: int | None = 
 
 def _parse(path: Path) -> tuple[str, dict[str, Any]]:
     if path.suffix.lower() in {".yaml", ".yml", ".json"}:
-        raise ConfigError(f"a matrix is a TOML file, got {path.suffix}; numbers and text are told apart there", file=path)
+        raise ConfigError(
+            f"a matrix is a TOML file, got {path.suffix}; numbers and text are told apart there", file=path
+        )
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
@@ -170,7 +172,11 @@ def _texts(document: Mapping[str, Any], key: str, place: Place) -> list[str]:
 
 
 def _seeds(value: Any, place: Place) -> tuple[int, ...]:
-    good = isinstance(value, list) and value and all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in value)
+    good = (
+        isinstance(value, list)
+        and value
+        and all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in value)
+    )
     if not good:
         raise place.error(f"expected a list of whole numbers from 0, such as [0, 1, 2], got {value!r}")
     if len(set(value)) != len(value):
@@ -178,7 +184,9 @@ def _seeds(value: Any, place: Place) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _tables(document: Mapping[str, Any], key: str, place: Place, *, required: bool) -> list[tuple[dict[str, Any], Place]]:
+def _tables(
+    document: Mapping[str, Any], key: str, place: Place, *, required: bool
+) -> list[tuple[dict[str, Any], Place]]:
     value = document.get(key)
     if value is None and required:
         raise place.at(key).error(f"the table [{key}] is missing")

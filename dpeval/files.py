@@ -32,7 +32,9 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        raise StoreError(f"cannot write {path}: {error.strerror or error}; free space or choose another --out") from error
+        raise StoreError(
+            f"cannot write {path}: {error.strerror or error}; free space or choose another --out"
+        ) from error
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -11,7 +11,6 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 
@@ -39,7 +38,7 @@ def key_of(identity: object) -> str:
 
 def plugin_identity(plugin: object) -> dict[str, Any]:
     """Class, version, fields and, for code that dpeval does not ship, a digest of the defining module's source."""
-    cls = type(plugin)
+    cls: type[Any] = type(plugin)
     return {
         "class": f"{_public_module(cls)}:{cls.__qualname__}",
         "version": int(getattr(cls, "version", 1)),
@@ -56,8 +55,7 @@ def _ships_here(cls: type) -> bool:
     return cls.__module__.split(".")[0] in {"dpeval", "dpeval_attacks", "dpeval_defenses"}
 
 
-@cache
-def _source_digest(cls: type) -> str:
+def _source_digest(cls: type[Any]) -> str:
     try:
         source = inspect.getsource(inspect.getmodule(cls) or cls)
     except (OSError, TypeError):

@@ -13,7 +13,10 @@ DATA = [
     ("PATH", ".csv .tsv .jsonl .parquet, also compressed, or a saved datasets folder", "your files"),
     ("synthetic:NAME", "a small generated data set for trials", "dpeval.data.synthetic"),
 ]
-MODELS = [("hub:ID", "a transformers checkpoint of the hub", "transformers"), ("PATH", "a local checkpoint folder", "your files")]
+MODELS = [
+    ("hub:ID", "a transformers checkpoint of the hub", "transformers"),
+    ("PATH", "a local checkpoint folder", "your files"),
+]
 
 
 def render_listing(files: tuple[Path, ...] = ()) -> str:

@@ -46,13 +46,17 @@ def _cells(planned: Plan, materials: Materials, experiment: Experiment, found: l
             state = f"{kind}: {cell.problem.reason if isinstance(cell.problem, Unfit) else cell.problem.message}"
         where = [materials.data_names[cell.data], materials.model_names[cell.model]]
         rows.append([cell.defense.label, cell.attack.label, cell.tap or "predictions", *where, state])
-    return f"{len(rows)} cells\n" + tabulate(rows, ["defense", "attack", "at", "data", "model", "state"], disable_numparse=True)
+    return f"{len(rows)} cells\n" + tabulate(
+        rows, ["defense", "attack", "at", "data", "model", "state"], disable_numparse=True
+    )
 
 
 def _work(found: list[Stage], materials: Materials) -> str:
     todo = [s for s in found if not s.cached]
     trainings = [s.job for s in todo if s.stage == "release"]
-    speed = {m: _seconds_per_text(c) for m, c in enumerate(materials.checkpoints) if isinstance(c, Checkpoint) and trainings}
+    speed = {
+        m: _seconds_per_text(c) for m, c in enumerate(materials.checkpoints) if isinstance(c, Checkpoint) and trainings
+    }
     seconds = sum(_training_seconds(job, speed[job.model]) for job in trainings)
     memory = max((_bytes(materials.checkpoints[job.model]) for job in trainings), default=0)
     text = f"{len(found) - len(todo)} stages cached, {len(todo)} to do, of them {len(trainings)} trainings"
@@ -91,4 +95,3 @@ def _bytes(checkpoint: object) -> int:
 
 def _seeds(experiment: Experiment) -> str:
     return f"seeds as understood: {', '.join(map(str, experiment.seeds))}"
-

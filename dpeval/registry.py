@@ -45,7 +45,9 @@ class Registry:
         """The class behind ``name``; ConfigError with near misses, duplicates, or the reason why it cannot be imported."""
         installed, local = self._installed(kind), self._from_files(kind)
         if name in installed and name in local:
-            raise ConfigError(f"{kind[:-1]} {name!r} is installed and also defined in {inspect.getfile(local[name])}; rename one")
+            raise ConfigError(
+                f"{kind[:-1]} {name!r} is installed and also defined in {inspect.getfile(local[name])}; rename one"
+            )
         if name in local:
             return local[name]
         if name not in installed:
@@ -68,7 +70,9 @@ class Registry:
         for point in entry_points(group=f"dpeval.{kind}"):
             other = points.get(point.name)
             if other is not None and other.value != point.value:
-                raise ConfigError(f"{kind[:-1]} {point.name!r} is registered twice: {other.value} and {point.value}; remove one")
+                raise ConfigError(
+                    f"{kind[:-1]} {point.name!r} is registered twice: {other.value} and {point.value}; remove one"
+                )
             points[point.name] = point
         return points
 
@@ -80,7 +84,9 @@ class Registry:
                 if not issubclass(cls, BASES[kind]):
                     continue
                 if name in found and found[name] is not cls:
-                    raise ConfigError(f"{kind[:-1]} {name!r} is defined in {inspect.getfile(found[name])} and {path}; rename one")
+                    raise ConfigError(
+                        f"{kind[:-1]} {name!r} is defined in {inspect.getfile(found[name])} and {path}; rename one"
+                    )
                 found[name] = cls
         return found
 
@@ -92,7 +98,11 @@ def plugin_name(cls: type) -> str:
     'label-smoothing'
     """
     given = cls.__dict__.get("name")
-    return given if isinstance(given, str) else re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", cls.__name__).lower()
+    return (
+        given
+        if isinstance(given, str)
+        else re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", cls.__name__).lower()
+    )
 
 
 def plugin_classes(module: ModuleType) -> list[PluginClass]:
@@ -114,7 +124,9 @@ def load_file(path: Path) -> ModuleType:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot read the plug-in file {path}: {error.strerror}; give the path of a Python file") from error
+        raise ConfigError(
+            f"cannot read the plug-in file {path}: {error.strerror}; give the path of a Python file"
+        ) from error
     name = f"dpeval_plugin_{path.stem}_{hashlib.sha256(content).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -136,13 +148,17 @@ def _import(point: EntryPoint) -> object:
     try:
         return point.load()
     except Exception as error:
-        raise ConfigError(f"plug-in {point.name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"plug-in {point.name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _checked(cls: object, kind: Kind, name: str) -> PluginClass:
     base = BASES[kind]
     if not (inspect.isclass(cls) and issubclass(cls, base) and dataclasses.is_dataclass(cls)):
-        raise ConfigError(f"{kind[:-1]} {name!r}: expected a frozen dataclass that extends {base.__name__}, got {cls!r}")
+        raise ConfigError(
+            f"{kind[:-1]} {name!r}: expected a frozen dataclass that extends {base.__name__}, got {cls!r}"
+        )
     return cls  # type: ignore[return-value]
 
 

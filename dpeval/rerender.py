@@ -6,11 +6,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpeval.errors import ConfigError
+from dpeval.errors import ConfigError, near_miss
 from dpeval.report import FORMATS, render_comparison
 from dpeval.report.json_report import load
 from dpeval.results import RunResult
-from dpeval.errors import near_miss
 
 
 def read_result(path: Path) -> RunResult:

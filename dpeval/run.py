@@ -37,7 +37,7 @@ from dpeval.progress import progress
 from dpeval.provenance import provenance
 from dpeval.report import render_markdown, table
 from dpeval.report.json_report import dump
-from dpeval.results import RunResult, Ruling, Status
+from dpeval.results import Ruling, RunResult, Status
 from dpeval.store import Store
 
 log = logging.getLogger(__name__)
@@ -82,8 +82,8 @@ class Run:
         """3: a claim was refuted; 1: something failed; 0: all done."""
         if any(d.verdict.ruling is Ruling.REFUTED for d in self.result.defenses):
             return 3
-        failed = any(one.status is Status.FAILED for one in (*self.result.defenses, *self.result.cells))
-        return 1 if failed else 0
+        found = {d.status for d in self.result.defenses} | {c.status for c in self.result.cells}
+        return 1 if Status.FAILED in found else 0
 
 
 def run(
@@ -169,7 +169,9 @@ def output_folder(experiment: Experiment, out: Path | None) -> Path:
         probe.write_text("", encoding="utf-8")
         probe.unlink()
     except OSError as error:
-        raise ConfigError(f"--out {folder} cannot be written: {error.strerror or error}; give another folder") from error
+        raise ConfigError(
+            f"--out {folder} cannot be written: {error.strerror or error}; give another folder"
+        ) from error
     return folder
 
 
@@ -182,7 +184,9 @@ def locked(folder: Path) -> Iterator[None]:
     except Timeout as error:
         raise StoreError(f"another run is working in {folder}; wait for it, or give another --out") from error
     except OSError as error:
-        raise StoreError(f"cannot lock {folder}: {error.strerror or error}; free space or choose another --out") from error
+        raise StoreError(
+            f"cannot lock {folder}: {error.strerror or error}; free space or choose another --out"
+        ) from error
     try:
         yield
     finally:
@@ -264,4 +268,3 @@ def _write(folder: Path, matrix: Path, result: RunResult) -> None:
     write_text(folder / MATRIX, matrix.read_text(encoding="utf-8-sig"))
     write_json(folder / RESULT, dump(result))
     write_text(folder / REPORT, render_markdown(result))
-

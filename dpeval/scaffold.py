@@ -35,4 +35,4 @@ def write_skeleton(kind: Kind, name: str, folder: Path) -> str:
         text = files("dpeval").joinpath("templates", template).read_text(encoding="utf-8")
         write_text(target, text.replace("{CLASS}", cls).replace("{STEM}", stem).replace("{NAME}", name))
     made = " and ".join(str(t) for t in targets)
-    return f"wrote {made}\ncheck it:  dpeval check {folder / stem}.py:{cls}\nrun it:    dpeval run MATRIX --plugin {folder / stem}.py   (use = \"{name}\")"
+    return f'wrote {made}\ncheck it:  dpeval check {folder / stem}.py:{cls}\nrun it:    dpeval run MATRIX --plugin {folder / stem}.py   (use = "{name}")'

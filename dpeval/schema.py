@@ -95,7 +95,11 @@ def sweep(cls: type[T], table: Mapping[str, Any], place: Place) -> list[T]:
 def swept_keys(cls: type, table: Mapping[str, Any]) -> list[str]:
     """The keys of ``table`` that sweep over more than one value."""
     hints = _fields(cls)
-    return [k for k, v in table.items() if isinstance(v, list) and k in hints and not _takes_list(hints[k], v) and len(v) > 1]
+    return [
+        k
+        for k, v in table.items()
+        if isinstance(v, list) and k in hints and not _takes_list(hints[k], v) and len(v) > 1
+    ]
 
 
 def _fields(cls: type) -> dict[str, Any]:

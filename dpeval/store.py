@@ -83,7 +83,9 @@ class Store:
             target.parent.mkdir(parents=True, exist_ok=True)
             self._rename(temporary, target)
         except OSError as error:
-            raise StoreError(f"cannot write {target}: {error.strerror or error}; free space or choose another --out") from error
+            raise StoreError(
+                f"cannot write {target}: {error.strerror or error}; free space or choose another --out"
+            ) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return Entry(target, target.name, canonical(identity))

@@ -204,7 +204,9 @@ class Embeddings:
 
     def __post_init__(self) -> None:
         if self.values.dtype != np.float32 or self.values.ndim != 2:
-            raise ValueError(f"Embeddings: expected float32 rows (rows, d), got {self.values.dtype} {self.values.shape}")
+            raise ValueError(
+                f"Embeddings: expected float32 rows (rows, d), got {self.values.dtype} {self.values.shape}"
+            )
         if len(self.offsets) != len(self.ids) + 1 or self.offsets[-1] != len(self.values):
             raise ValueError("Embeddings: offsets do not match ids and rows")
 
@@ -238,7 +240,9 @@ class Scores:
             )
         bad = int(np.count_nonzero(~np.isfinite(self.values)))
         if bad:
-            raise ValueError(f"Scores: {bad} of {len(self.ids)} scores are infinite or NaN; an attack returns finite scores")
+            raise ValueError(
+                f"Scores: {bad} of {len(self.ids)} scores are infinite or NaN; an attack returns finite scores"
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,7 +67,9 @@ class EmbeddingMemo:
         self._known.clear()
 
 
-def embeddings_of(memo: EmbeddingMemo, targets: Records, tap: str, permutation: np.ndarray | None = None) -> GrantedEmbeddings:
+def embeddings_of(
+    memo: EmbeddingMemo, targets: Records, tap: str, permutation: np.ndarray | None = None
+) -> GrantedEmbeddings:
     """Embedding access at ``tap``. With a ``permutation`` each target gets another one's rows: the negative control."""
 
     def intercepted(draw: int) -> Embeddings:

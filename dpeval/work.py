@@ -28,6 +28,7 @@ from dpeval.identity import key_of
 from dpeval.jobs import Bench, Job, JobReport, Trial, as_attack, as_defense
 from dpeval.local_audit import audit_identity, audit_local_claim, auditable_tap
 from dpeval.models.checkpoint import Checkpoint, load_checkpoint
+from dpeval.models.claim_json import claim_from_json, claim_to_json
 from dpeval.models.config import ModelConfig
 from dpeval.plugin import (
     AttributeAttack,
@@ -38,7 +39,6 @@ from dpeval.plugin import (
     Release,
     Task,
 )
-from dpeval.models.claim_json import claim_from_json, claim_to_json
 from dpeval.store import Entry, Store
 from dpeval.types import AttackResult, Failed, PrivacyClaim, Records
 from dpeval.views import EmbeddingMemo, embeddings_of, predictions_of
@@ -95,10 +95,14 @@ class _Worker:
     def _attempt(self, name: str, work: Callable[[], Any]) -> Any:
         try:
             return work()
-        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it becomes a visible failure
+        except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             log.debug("%s: %s failed", self.job.name, name, exc_info=True)
-            message = "not in the store (--only-cached)" if isinstance(error, NotCached) else f"{type(error).__name__}: {error}"
+            message = (
+                "not in the store (--only-cached)"
+                if isinstance(error, NotCached)
+                else f"{type(error).__name__}: {error}"
+            )
             self.progress.failures[name] = Failed(message, f"{where.filename}:{where.lineno}")
             return None
 
@@ -139,7 +143,9 @@ class _Worker:
     def _predictions(self, name: str, release: Release, records: Records) -> None:
         def write(folder: Path) -> None:
             predicted = release.predict(records)
-            save_arrays(folder, ids=np.array(predicted.ids), log_probs=predicted.log_probs, labels=np.array(records.labels))
+            save_arrays(
+                folder, ids=np.array(predicted.ids), log_probs=predicted.log_probs, labels=np.array(records.labels)
+            )
 
         self._stored(name, "predict", jobs.predict_identity(records, self.identity), write)
 
@@ -176,7 +182,9 @@ class _Worker:
 
     def _audit(self, release: Release) -> None:
         identity = audit_identity(self.identity, release, self.job.split.auxiliary)
-        self._stored("audit", "audit", identity, lambda folder: audit_local_claim(release, self.job.split.auxiliary, folder))
+        self._stored(
+            "audit", "audit", identity, lambda folder: audit_local_claim(release, self.job.split.auxiliary, folder)
+        )
 
     # --- parts ---
 
@@ -200,7 +208,9 @@ class _Worker:
 
 def _answered(result: AttackResult, ids: tuple[str, ...], trial: Trial) -> AttackResult:
     if set(result.ids) != set(ids) or len(result.ids) != len(ids):
-        raise ValueError(f"{trial.attack.label}: expected one answer for each of the {len(ids)} records asked about, got {len(result.ids)} answers ({len(set(result.ids) & set(ids))} of them about these records); return each id once")
+        raise ValueError(
+            f"{trial.attack.label}: expected one answer for each of the {len(ids)} records asked about, got {len(result.ids)} answers ({len(set(result.ids) & set(ids))} of them about these records); return each id once"
+        )
     return result
 
 
@@ -218,8 +228,6 @@ def load_release(entry: Entry, device: torch.device) -> Release:
         found = getattr(found, part)
     release: Release = found.load(entry.file("model"), device)
     return release
-
-
 
 
 def stored_claim(folder: Path) -> PrivacyClaim:

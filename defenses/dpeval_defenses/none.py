@@ -54,7 +54,7 @@ class Undefended(Defense):
         return TextRelease.of(classifier, task.checkpoint, claim=NoClaim("no defense is applied"), seed=ctx.seed)
 
     def _fit_head(self, classifier: TextClassifier, task: Task, ctx: Context) -> None:
-        classifier.encoder.requires_grad_(requires_grad=False)
+        classifier.encoder.requires_grad_(False)
         pooled = _pooled(classifier, task, ctx)
 
         def forward(rows: Sequence[int], _epoch: int) -> Tensor:

@@ -26,7 +26,9 @@ def defense_results(gathered: Gathered, audits: Sequence[Audit]) -> list[Defense
     for data, model in gathered.materials.pairs():
         for named in gathered.experiment.defenses:
             why = problems.get((named, data, model))
-            found.append(_absent(gathered, named, data, model, why) if why else _present(gathered, named, data, model, audits))
+            found.append(
+                _absent(gathered, named, data, model, why) if why else _present(gathered, named, data, model, audits)
+            )
     return found
 
 
@@ -87,7 +89,9 @@ def _identity(gathered: Gathered, named: Named, data: int, model: int) -> dict[s
 
 
 def _abouts(trained: Trained) -> list[dict[str, Any]]:
-    return [json.loads((folder / "release.json").read_text(encoding="utf-8")) for _, folder in trained.folders("release")]
+    return [
+        json.loads((folder / "release.json").read_text(encoding="utf-8")) for _, folder in trained.folders("release")
+    ]
 
 
 def _cost(trained: Trained) -> Cost | None:

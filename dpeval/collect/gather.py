@@ -53,11 +53,12 @@ class Gathered:
     materials: Materials
     plan: Plan
     reports: tuple[JobReport, ...]
-    store: Path
 
     def trained(self, defense: Named, data: int, model: int) -> Trained:
         """The reports of a defense."""
-        return Trained(tuple(r for r in self.reports if (r.job.defense, r.job.data, r.job.model) == (defense, data, model)))
+        return Trained(
+            tuple(r for r in self.reports if (r.job.defense, r.job.data, r.job.model) == (defense, data, model))
+        )
 
     def of_cell(self, cell: Cell) -> Trained:
         """The reports that fill a cell."""
@@ -65,7 +66,13 @@ class Gathered:
 
     def control(self, trial: Trial, data: int, model: int) -> Trained:
         """The control job that ran ``trial``."""
-        return Trained(tuple(r for r in self.reports if r.job.control and (r.job.data, r.job.model) == (data, model) and trial in r.job.trials))
+        return Trained(
+            tuple(
+                r
+                for r in self.reports
+                if r.job.control and (r.job.data, r.job.model) == (data, model) and trial in r.job.trials
+            )
+        )
 
     def dataset(self, data: int) -> Dataset | None:
         """The data set, if it could be loaded."""
@@ -119,7 +126,8 @@ class Answered:
     def correct(self) -> Floats:
         """1 where the most likely class is the label, shape ``(n,)``; records without a known label are left out."""
         known = self.labels >= 0
-        return (self.log_probs.argmax(axis=1) == self.labels)[known].astype(np.float64)
+        right: Floats = (self.log_probs.argmax(axis=1) == self.labels)[known].astype(np.float64)
+        return right
 
     @property
     def known_ids(self) -> tuple[str, ...]:

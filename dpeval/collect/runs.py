@@ -6,22 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpeval.collect.gather import Gathered, Trained, by_id, groups_of, is_member
+from dpeval.collect.gather import Trained, by_id, groups_of, is_member
 from dpeval.jobs import Job, Trial, targets_of
 from dpeval.measure.attribute import AttributeRun
 from dpeval.measure.inversion import InversionRun
 from dpeval.measure.membership import MembershipRun
+from dpeval.measure.textfeatures import count_texts, fit_reader
+from dpeval.measure.tokens import content_tokens
 from dpeval.models.checkpoint import Checkpoint
-from dpeval.types import Inferred, Recovered, Records, Scores
-
-
-@dataclass(frozen=True, eq=False)
-class InversionRuns:
-    """Runs of an inversion attack, on all targets, and on members and non-members apart."""
-
-    all: list[InversionRun]
-    members: list[InversionRun]
-    nonmembers: list[InversionRun]
+from dpeval.types import Floats, Inferred, Ints, Records, Recovered, Scores
 
 
 def membership_runs(trained: Trained, trial: Trial) -> list[MembershipRun]:
@@ -32,33 +25,43 @@ def membership_runs(trained: Trained, trial: Trial) -> list[MembershipRun]:
             raise TypeError(f"{trial.attack.label}: expected scores, got {type(result).__name__}")
         audited = job.split.members + job.split.nonmembers
         at = by_id(result.ids, audited.ids)
-        runs.append(MembershipRun(audited.ids, result.values[at], is_member(job, audited.ids), groups_of(audited, audited.ids)))
+        runs.append(
+            MembershipRun(audited.ids, result.values[at], is_member(job, audited.ids), groups_of(audited, audited.ids))
+        )
     return runs
 
 
-def inversion_runs(gathered: Gathered, trained: Trained, trial: Trial, model: int) -> InversionRuns:
+def inversion_runs(trained: Trained, trial: Trial, checkpoint: Checkpoint) -> list[InversionRun]:
     """Guessed tokens with the true ones; special tokens and padding do not count."""
-    checkpoint = gathered.checkpoint(model)
-    found = InversionRuns([], [], [])
+    content = content_tokens(vocabulary(checkpoint), checkpoint.special_ids)
+    runs = []
     for job, result in trained.results(trial):
-        if not isinstance(result, Recovered) or checkpoint is None:
+        if not isinstance(result, Recovered):
             raise TypeError(f"{trial.attack.label}: expected recovered tokens, got {type(result).__name__}")
         targets = targets_of(job, trial)
         guessed = dict(zip(result.ids, result.tokens, strict=True))
-        for wanted, into in ((None, found.all), (True, found.members), (False, found.nonmembers)):
-            keep = targets if wanted is None else _side(job, targets, member=wanted)
-            if len(keep):
-                into.append(_inversion_run(checkpoint, keep, guessed))
-    return found
+        answers = tuple(guessed[key] for key in targets.ids)
+        truth = tuple(
+            true_tokens(tokens, len(answer), checkpoint.special_ids)
+            for tokens, answer in zip(checkpoint.tokens(targets), answers, strict=True)
+        )
+        runs.append(InversionRun(targets.ids, answers, truth, content, checkpoint.special_ids, targets.groups))
+    return runs
 
 
-def _inversion_run(checkpoint: Checkpoint, targets: Records, guessed: dict[str, tuple[int, ...]]) -> InversionRun:
-    answers = tuple(guessed[key] for key in targets.ids)
-    truth = tuple(
-        true_tokens(tokens, len(answer), checkpoint.special_ids)
-        for tokens, answer in zip(checkpoint.tokens(targets), answers, strict=True)
-    )
-    return InversionRun(targets.ids, answers, truth, groups_of(targets, targets.ids))
+def auxiliary_tokens(trained: Trained, checkpoint: Checkpoint, rows: int | None) -> list[tuple[int, ...]]:
+    """The tokens of the first seed's auxiliary texts, padded to ``rows`` where the release has a fixed length."""
+    job = trained.reports[0].job
+    return [
+        true_tokens(tokens, rows or len(tokens), checkpoint.special_ids)
+        for tokens in checkpoint.tokens(job.split.auxiliary)
+    ]
+
+
+def vocabulary(checkpoint: Checkpoint) -> list[str]:
+    """The token of each id."""
+    tokens: list[str] = checkpoint.tokenizer.convert_ids_to_tokens(list(range(checkpoint.vocab_size)))
+    return [token or "" for token in tokens]
 
 
 def true_tokens(tokens: list[int], rows: int, special: frozenset[int]) -> tuple[int, ...]:
@@ -72,18 +75,46 @@ def true_tokens(tokens: list[int], rows: int, special: frozenset[int]) -> tuple[
 
 
 def attribute_runs(trained: Trained, trial: Trial) -> list[AttributeRun]:
-    """Scores of each attribute value with the true value."""
+    """Inferred attribute values with the true ones, the shares in auxiliary data, and the raw-text classifier's answers."""
     runs = []
     for job, result in trained.results(trial):
         if not isinstance(result, Inferred):
             raise TypeError(f"{trial.attack.label}: expected attribute scores, got {type(result).__name__}")
         targets = targets_of(job, trial)
-        truth = np.array([-1 if value is None else value for value in targets.attributes], dtype=np.int64)
         at = by_id(result.ids, targets.ids)
-        runs.append(AttributeRun(targets.ids, result.scores[at], truth, groups_of(targets, targets.ids)))
+        known = attribute_knowledge(job, targets)
+        runs.append(
+            AttributeRun(
+                targets.ids,
+                result.scores[at].argmax(axis=1),
+                np.array(targets.attributes, dtype=np.int64),
+                job.num_attribute_values,
+                targets.groups,
+                prior=known.prior,
+                ceiling=known.ceiling,
+            )
+        )
     return runs
 
 
-def _side(job: Job, targets: Records, *, member: bool) -> Records:
-    coins = is_member(job, targets.ids)
-    return targets.take(i for i, coin in enumerate(coins) if bool(coin) is member)
+@dataclass(frozen=True, eq=False)
+class AttributeKnowledge:
+    """What auxiliary texts alone give: the share of each value, and what a reader of the raw text would answer."""
+
+    prior: Floats
+    ceiling: Ints | None
+
+
+def attribute_knowledge(job: Job, targets: Records) -> AttributeKnowledge:
+    """Fitted on the auxiliary records that have the attribute; the ceiling is ``None`` where they have one value only."""
+    pairs = [
+        (t, a) for t, a in zip(job.split.auxiliary.texts, job.split.auxiliary.attributes, strict=True) if a is not None
+    ]
+    values = np.array([a for _, a in pairs], dtype=np.int64)
+    prior = np.bincount(values, minlength=job.num_attribute_values) / max(1, len(values))
+    if len(np.unique(values)) < 2:
+        return AttributeKnowledge(prior, None)
+    counts = count_texts([t for t, _ in pairs] + list(targets.texts))
+    reader = fit_reader(counts.take(np.arange(len(pairs))), values, job.num_attribute_values)
+    scores = reader.scores(counts.take(np.arange(len(pairs), len(pairs) + len(targets))))
+    return AttributeKnowledge(prior, scores.argmax(axis=1))

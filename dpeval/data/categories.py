@@ -98,8 +98,8 @@ def _whole_numbers(names: Sequence[str | None], key: str, place: Place) -> tuple
         value = float(name)
         if not value.is_integer():
             raise DataError(
-                f"[data] {key}: {name} at {place(i)} has decimals; regression is not supported, "
-                "group the values into classes first"
+                f"[data] {key}: {name} at {place(i)} has decimals, so it is a quantity and no class "
+                "(regression is not supported); put the values into bins in a column of their own"
             )
         whole = name if _WHOLE.fullmatch(name) else str(int(value))
         if spelt.setdefault(int(whole), whole) != whole:

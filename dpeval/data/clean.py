@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 from dpeval.data.categories import categories
 from dpeval.data.config import DataConfig, text_of
 from dpeval.data.errors import DataError, did_you_mean, listed
-from dpeval.data.table import Table
+from dpeval.data.table import Table, note
 from dpeval.types import Note, Text
 
-_MOST_IDS = 20
 _UNUSABLE = re.compile("[\ud800-\udfff\0]")
 _RETURN = re.compile("\r\n?")
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe0e\ufe0f\uffa0")
@@ -55,8 +54,7 @@ class Rows:
 
     def noting(self, what: str, ids: Sequence[str], count: int | None = None) -> Rows:
         """The same rows with one more note; ``count`` is by default the number of ids. No note about nothing."""
-        number = len(ids) if count is None else count
-        return replace(self, notes=(*self.notes, Note(what, number, tuple(ids[:_MOST_IDS])))) if number else self
+        return replace(self, notes=self.notes + note(what, ids, count))
 
 
 def clean(table: Table, config: DataConfig, prefix: str = "") -> Rows:
@@ -65,25 +63,26 @@ def clean(table: Table, config: DataConfig, prefix: str = "") -> Rows:
     Raises:
         DataError: a column is absent or holds the wrong kind of value, ids repeat, or no row is left.
     """
-    start = Rows(table.name, (), (), (), (), table.notes).noting(f"rows read from {table.name}", (), len(table))
-    table, notes = _filtered(table, config, prefix, start.notes)
+    read = note(f"rows read from {table.name}", (), len(table))
+    table, left_out = _filtered(table, config, prefix)
     ids = _ids(table, config, prefix)
-    texts, changed, unix = _texts(table, config)
+    texts, mended = _texts(table, config, ids)
     labels = categories(_cells(table, config.label), "label", table.place)
     attributes = _attributes(table, config)
-    start = replace(start, notes=notes)
-    start = start.noting("half surrogate pairs and NUL characters in the text replaced by U+FFFD", _at(ids, changed))
-    start = start.noting("carriage returns in the text replaced by line feeds", _at(ids, unix))
-    blank = [i for i, text in enumerate(texts) if is_blank(text)]
-    start = start.noting("dropped: the text is blank or missing", _at(ids, blank))
-    unlabelled = sorted({i for i, label in enumerate(labels) if label is None} - set(blank))
-    start = start.noting("dropped: the label is missing", _at(ids, unlabelled))
-    dropped = {*blank, *unlabelled}
-    kept = [i for i in range(len(ids)) if i not in dropped]
+    blank = {i for i, text in enumerate(texts) if is_blank(text)}
+    unlabelled = {i for i, label in enumerate(labels) if label is None} - blank
+    dropped = (
+        *note("dropped: the text is blank or missing", [ids[i] for i in sorted(blank)]),
+        *note("dropped: the label is missing", [ids[i] for i in sorted(unlabelled)]),
+    )
+    kept = [i for i in range(len(ids)) if i not in blank | unlabelled]
     if not kept:
-        raise DataError(f"{table.name}: no row is left with both a text and a label; rows read: {len(table)}")
+        raise DataError(
+            f"{table.name}: no row is left with both a text and a label; rows read: {read[0].count if read else 0}"
+        )
     named = tuple(str(label) for label in labels)
-    return replace(start, ids=ids, texts=texts, labels=named, attributes=attributes).take(kept)
+    notes = (*read, *table.notes, *left_out, *mended, *dropped)
+    return Rows(table.name, ids, texts, named, attributes, notes).take(kept)
 
 
 def is_blank(text: Text) -> bool:
@@ -91,10 +90,6 @@ def is_blank(text: Text) -> bool:
     if isinstance(text, tuple):
         return any(is_blank(part) for part in text)
     return all(c in _INVISIBLE or unicodedata.category(c) in ("Zs", "Zl", "Zp", "Cc", "Cf") for c in text)
-
-
-def _at(ids: Sequence[str], positions: Iterable[int]) -> tuple[str, ...]:
-    return tuple(ids[i] for i in positions)
 
 
 def _cells(table: Table, column: str) -> Sequence[object]:
@@ -106,17 +101,17 @@ def _mended(text: str) -> str:
     return _UNUSABLE.sub("\ufffd", text)
 
 
-def _filtered(table: Table, config: DataConfig, prefix: str, notes: tuple[Note, ...]) -> tuple[Table, tuple[Note, ...]]:
+def _filtered(table: Table, config: DataConfig, prefix: str) -> tuple[Table, tuple[Note, ...]]:
     """The rows that ``where`` lets through, and a note on the others for each column."""
+    notes: tuple[Note, ...] = ()
     for column, allowed in config.filters:
         values = [text_of(cell).strip() for cell in _cells(table, column)]
         for value in allowed:
             if value not in values:
                 known = did_you_mean(value, sorted(set(values)))
                 raise DataError(f"[data] where: no row of {table.name} has {column} = {value!r}; {known}")
-        out = [i for i, value in enumerate(values) if value not in allowed]
-        ids = tuple(f"{prefix}{table.rows[i]}" for i in out[:_MOST_IDS])
-        notes = (*notes, Note(f"left out by where: {column} is not {listed(allowed)} (by row number)", len(out), ids))
+        out = [f"{prefix}{table.rows[i]}" for i, value in enumerate(values) if value not in allowed]
+        notes += note(f"left out by where: {column} is not {listed(allowed)} (by row number)", out)
         table = table.take(i for i, value in enumerate(values) if value in allowed)
     return table, notes
 
@@ -136,16 +131,17 @@ def _ids(table: Table, config: DataConfig, prefix: str) -> tuple[str, ...]:
     return tuple(prefix + key for key in ids)
 
 
-def _texts(table: Table, config: DataConfig) -> tuple[tuple[Text, ...], list[int], list[int]]:
-    """The texts, and which of them had unusable characters or carriage returns."""
-    columns = [_text_column(table, column) for column in config.texts]
-    raw = list(zip(*columns, strict=True))
-    changed = [i for i, parts in enumerate(raw) if any(_UNUSABLE.search(part) for part in parts)]
-    unix = [i for i, parts in enumerate(raw) if any("\r" in part for part in parts)]
-    columns = [[_RETURN.sub("\n", _mended(part)) for part in column] for column in columns]
-    if len(columns) == 1:
-        return tuple(columns[0]), changed, unix
-    return tuple(zip(columns[0], columns[1], strict=True)), changed, unix
+def _texts(table: Table, config: DataConfig, ids: Sequence[str]) -> tuple[tuple[Text, ...], tuple[Note, ...]]:
+    """The texts, with what cannot be written or is an artefact of the file replaced, and notes on which had any."""
+    raw = list(zip(*(_text_column(table, column) for column in config.texts), strict=True))
+    mended = [key for key, parts in zip(ids, raw, strict=True) if any(_UNUSABLE.search(part) for part in parts)]
+    unix = [key for key, parts in zip(ids, raw, strict=True) if any("\r" in part for part in parts)]
+    notes = (
+        *note("half surrogate pairs and NUL characters in the text replaced by U+FFFD", mended),
+        *note("carriage returns in the text replaced by line feeds", unix),
+    )
+    parts = [tuple(_RETURN.sub("\n", _mended(part)) for part in row) for row in raw]
+    return tuple(row[0] if len(row) == 1 else (row[0], row[1]) for row in parts), notes
 
 
 def _text_column(table: Table, column: str) -> list[str]:

@@ -203,8 +203,7 @@ def _check_whole(name: str, value: object, least: int) -> None:
 
 
 def _check_threshold(value: object) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1):
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0.1 <= value <= 1):
         raise DataError(
-            "[data] near_duplicates: expected a Jaccard similarity above 0 and up to 1, or 0 for no search, "
-            f"got {value!r}"
+            f"[data] near_duplicates: expected a Jaccard similarity from 0.1 to 1, or 0 for no search, got {value!r}"
         )

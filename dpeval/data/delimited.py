@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from dpeval.data.errors import DataError, listed
-from dpeval.data.table import Table
+from dpeval.data.table import Table, note
 from dpeval.types import Note
 
 _QUOTED_FIELD = re.compile(r'"(?:[^"]|"")*"')
@@ -41,8 +41,8 @@ def read_delimited(text: str, name: str, *, delimiter: str = ",", wanted: Sequen
     """
     notes: tuple[Note, ...] = ()
     if delimiter == "\t" and '"' in text:
-        lines, note = _tab_separated(text, name)
-        notes = (note,)
+        lines, habit = _tab_separated(text, name)
+        notes = (habit,)
     else:
         lines = _parse(text, name, delimiter, quoted=True)
     if not lines:
@@ -52,6 +52,7 @@ def read_delimited(text: str, name: str, *, delimiter: str = ",", wanted: Sequen
     rows = [line for line in lines[1:] if not _is_blank(line, header)]
     _check_widths(rows, header, name)
     at = {column: i for i, column in enumerate(header) if column in wanted}
+    notes = (*notes, *_on_line_breaks(rows))
     return Table(
         name=name,
         columns=header,
@@ -99,6 +100,12 @@ def _tab_separated(text: str, name: str) -> tuple[list[_Line], Note]:
     except DataError:
         return plain, as_text
     return (quoted, unquoted) if len({len(line.fields) for line in quoted}) == 1 else (plain, as_text)
+
+
+def _on_line_breaks(rows: Sequence[_Line]) -> tuple[Note, ...]:
+    """A note on rows that go over several lines: where that is not meant, a lone quote has swallowed rows."""
+    long = [str(i) for i, row in enumerate(rows, start=1) if any("\n" in f or "\r" in f for f in row.fields)]
+    return note("rows with line breaks inside quotes (by row number); if none are meant, a quote is unbalanced", long)
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 Texts are compared by their words: without case, punctuation and spacing. Equal texts form a group. So do texts whose
 *shingles* (words and pairs of neighbouring words) have a Jaccard similarity of at least the threshold, and whatever is
-linked through such pairs. Candidate pairs come from banded MinHash (Broder 1997; Leskovec, Rajaraman and Ullman,
-*Mining of Massive Datasets*, section 3.4), which overlooks a pair at the threshold with a probability below 1e-4; each
-candidate is then compared exactly, so no pair below the threshold is ever linked.
+linked through such pairs. The search is exact: it overlooks no pair. It compares only texts that share one of their
+rarest shingles, which pairs above the threshold always do (prefix filtering: Chaudhuri, Ganti and Kaushik 2006;
+Bayardo, Ma and Srikant 2007). Texts from one template stay fast, where buckets of MinHash signatures fill up.
 
 >>> group(["A fine film!", "a fine  film", "a fine film indeed"], threshold=None)
 Groups(equal=(0, 0, 1), near=(0, 0, 1))
@@ -14,23 +14,15 @@ Groups(equal=(0, 1), near=(0, 0))
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
-import zlib
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-from datasketch import MinHash, MinHashLSH
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
-
-from dpeval.types import Ints, Text
-
-PERMUTATIONS = 128
-OVERLOOKED = 1e-4
-"""The largest probability of overlooking a pair whose similarity is exactly the threshold."""
+from dpeval.types import Text
 
 # Scripts that put no space between words are compared letter by letter.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
@@ -63,10 +55,9 @@ def group(texts: Sequence[Text], *, threshold: float | None) -> Groups:
     equal = tuple(distinct.setdefault(words(text), len(distinct)) for text in texts)
     if threshold is None:
         return Groups(equal, equal)
-    pairs = near_pairs([shingles(key) for key in distinct], threshold)
-    merged = _components(len(distinct), pairs)
+    linked = link([shingles(key) for key in distinct], threshold)
     numbers: dict[int, int] = {}
-    return Groups(equal, tuple(numbers.setdefault(int(merged[i]), len(numbers)) for i in equal))
+    return Groups(equal, tuple(numbers.setdefault(linked[i], len(numbers)) for i in equal))
 
 
 def shingles(key: Sequence[str]) -> frozenset[str]:
@@ -74,39 +65,50 @@ def shingles(key: Sequence[str]) -> frozenset[str]:
     return frozenset((*key, *(f"{a} {b}" for a, b in pairwise(key))))
 
 
-def near_pairs(sets: Sequence[frozenset[str]], threshold: float) -> list[tuple[int, int]]:
-    """Pairs ``(i, j)``, i > j, whose Jaccard similarity is at least ``threshold``."""
-    index = MinHashLSH(num_perm=PERMUTATIONS, params=bands(threshold))
-    pairs: list[tuple[int, int]] = []
-    for i, sketch in enumerate(_sketches(sets)):
-        pairs += ((i, j) for j in index.query(sketch) if jaccard(sets[i], sets[j]) >= threshold)
-        index.insert(i, sketch, check_duplication=False)
-    return pairs
-
-
-def jaccard(a: frozenset[str], b: frozenset[str]) -> float:
+def jaccard(a: frozenset[int] | frozenset[str], b: frozenset[int] | frozenset[str]) -> float:
     """The size of the intersection over the size of the union; two empty sets are equal."""
     shared = len(a & b)
     return shared / (len(a) + len(b) - shared) if a or b else 1.0
 
 
-def bands(threshold: float) -> tuple[int, int]:
-    """The number of bands and of rows in each: as many rows as keep ``(1 - threshold**rows)**bands`` small enough."""
-    rows = max(
-        (r for r in range(1, 17) if (1 - threshold**r) ** (PERMUTATIONS // r) <= OVERLOOKED),
-        default=1,
-    )
-    return PERMUTATIONS // rows, rows
+def link(sets: Sequence[frozenset[str]], threshold: float) -> list[int]:
+    """A label for each set, the same for sets that a chain of pairs with a similarity >= ``threshold`` connects."""
+    ranked = _by_rarity(sets)
+    labels = list(range(len(ranked)))
+    inside = {i: [i] for i in labels}
+    holders: defaultdict[int, list[int]] = defaultdict(list)
+    for i in sorted(labels, key=lambda i: len(ranked[i])):
+        prefix = sorted(ranked[i])[: prefix_length(len(ranked[i]), threshold)]
+        for j in {j for shingle in prefix for j in holders[shingle]}:
+            if labels[j] != labels[i] and jaccard(ranked[i], ranked[j]) >= threshold:
+                _merge(labels, inside, labels[j], labels[i])
+        for shingle in prefix:
+            holders[shingle].append(i)
+    return labels
 
 
-def _sketches(sets: Iterable[frozenset[str]]) -> Iterable[Any]:
-    hashed = ([zlib.crc32(shingle.encode("utf-8", "surrogatepass")) for shingle in shingle_set] for shingle_set in sets)
-    sketches: Iterable[Any] = MinHash.generator(hashed, num_perm=PERMUTATIONS, seed=1, hashfunc=int)
-    return sketches
+def prefix_length(size: int, threshold: float) -> int:
+    """How many of its rarest shingles a set of ``size`` has to be looked up by.
+
+    A partner shares at least ``threshold * size`` of the shingles, so it lacks at most
+    ``size - ceil(threshold * size)``, and one more than that holds a shared one (Bayardo, Ma and Srikant 2007,
+    section 4). Both sets have to be sorted in the same order.
+    """
+    # The margin keeps a rounding error in the product from shortening the prefix by one.
+    return size - math.ceil(threshold * size - 1e-9) + 1
 
 
-def _components(n: int, pairs: Sequence[tuple[int, int]]) -> Ints:
-    """The connected component of each of n nodes, shape ``(n,)``."""
-    ends = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
-    graph = coo_array((np.ones(len(ends), dtype=np.int8), (ends[:, 0], ends[:, 1])), shape=(n, n))
-    return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
+def _by_rarity(sets: Sequence[frozenset[str]]) -> list[frozenset[int]]:
+    """The sets with each shingle as its rank, the rarest first; ties in alphabetical order."""
+    counts = Counter(shingle for one in sets for shingle in one)
+    rank = {shingle: i for i, shingle in enumerate(sorted(counts, key=lambda shingle: (counts[shingle], shingle)))}
+    return [frozenset(rank[shingle] for shingle in one) for one in sets]
+
+
+def _merge(labels: list[int], inside: dict[int, list[int]], one: int, other: int) -> None:
+    """Give the members of the smaller of two groups the label of the larger."""
+    small, large = sorted((one, other), key=lambda label: len(inside[label]))
+    moved = inside.pop(small)
+    for i in moved:
+        labels[i] = large
+    inside[large] += moved

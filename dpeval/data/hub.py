@@ -100,8 +100,11 @@ def _download(hub: HubId, subset: str | None, commit: str) -> tuple[Any, Note]:
 
     try:
         data = datasets.load_dataset(hub.repo, name=subset, revision=commit)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(f"hub:{hub.repo} at {commit} cannot be read: {error}") from error
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        raise DataError(
+            f"hub:{hub.repo} at {commit} cannot be read: {_one_line(error)}; where it has several configurations, "
+            "name one in subset"
+        ) from error
     return data, Note(f"read from the hub at revision {commit}", 0)
 
 

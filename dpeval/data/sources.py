@@ -26,6 +26,7 @@ from dpeval.data.table import Table
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _JSON = (".jsonl", ".ndjson", ".json")
+_HUB_HINT = "for a data set of the hub write hub:OWNER/NAME"
 FORMATS = (*_DELIMITERS, *_JSON, ".parquet")
 
 
@@ -74,7 +75,7 @@ def _read_content(content: Content, ending: str, config: DataConfig) -> Table:
 def _absent(source: str, path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
-        return f"[data] source: there is no folder {folder}, where {source!r} should be"
+        return f"[data] source: there is no folder {folder}, where {source!r} should be; {_HUB_HINT}"
     close = difflib.get_close_matches(path.name, [entry.name for entry in folder.iterdir()], n=3)
-    hint = f"; did you mean {listed(close)}?" if close else "; for a data set of the hub write hub:OWNER/NAME"
+    hint = f"; did you mean {listed(close)}?" if close else f"; {_HUB_HINT}"
     return f"[data] source: there is no file {source!r} in {folder}{hint}"

@@ -17,6 +17,9 @@ from dataclasses import dataclass, replace
 from dpeval.data.errors import DataError, did_you_mean
 from dpeval.types import Note
 
+MOST_IDS = 20
+"""How many ids a note holds at most."""
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -58,3 +61,9 @@ class Table:
             rows=tuple(self.rows[i] for i in at),
             lines=None if self.lines is None else tuple(self.lines[i] for i in at),
         )
+
+
+def note(what: str, ids: Sequence[str], count: int | None = None) -> tuple[Note, ...]:
+    """A note with the first ids and, by default, their number as its count; none where there is nothing to count."""
+    number = len(ids) if count is None else count
+    return (Note(what, number, tuple(ids[:MOST_IDS])),) if number else ()

@@ -14,14 +14,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpeval.measure.epsilon import EpsilonBound, rate_bound, upper_rate
+from dpeval.measure.epsilon import EpsilonBound, Method, rate_bound, upper_rate
 from dpeval.measure.halves import calibration_half
 from dpeval.measure.membership import MembershipRun
 from dpeval.measure.one_run import one_run_bound
@@ -43,7 +43,8 @@ class _Coins:
 
     def guess(self, plan: _Plan) -> _Count:
         n = len(self.is_member)
-        top, bottom = round(plan.top * n), round(plan.bottom * n)
+        top = round(plan.top * n)
+        bottom = min(round(plan.bottom * n), n - top)
         right = int(self.is_member[:top].sum()) + int((~self.is_member[n - bottom :]).sum())
         return _Count(right, top + bottom)
 
@@ -127,7 +128,7 @@ def audit_rates(
 ) -> EpsilonBound | Undefined:
     """The two-rate bound at a threshold chosen on the calibration half; counts of all runs together.
 
-    Valid where the records' answers are independent trials; for one trained model that is an assumption.
+    The records of one trained model are not independent trials: the bound is labelled a heuristic and refutes nothing.
     """
     counts = np.zeros(4, dtype=np.int64)
     for run in runs:
@@ -138,7 +139,8 @@ def audit_rates(
         called, member = run.scores[~first] >= threshold, run.is_member[~first]
         counts += [(called & member).sum(), member.sum(), (called & ~member).sum(), (~member).sum()]
     tp, members, fp, nonmembers = counts.tolist()
-    return rate_bound(tp=tp, members=members, fp=fp, nonmembers=nonmembers, delta=delta, alpha=alpha)
+    found = rate_bound(tp=tp, members=members, fp=fp, nonmembers=nonmembers, delta=delta, alpha=alpha)
+    return replace(found, method=Method.RECORD_RATES)
 
 
 def rate_threshold(scores: Floats, is_member: NDArray[np.bool_], delta: float, alpha: float) -> float:

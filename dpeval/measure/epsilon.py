@@ -21,6 +21,7 @@ class Method(StrEnum):
     """How a lower bound on ε was obtained."""
 
     CLOPPER_PEARSON = "two error rates (Clopper-Pearson)"
+    RECORD_RATES = "two error rates over a model's records, taken as independent (heuristic)"
     ONE_RUN = "one run, independent coins (Steinke, Nasr and Jagielski 2023)"
     GAUSSIAN = "two error rates, assuming a Gaussian mechanism (model-based)"
 

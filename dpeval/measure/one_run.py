@@ -3,7 +3,7 @@
 >>> round(one_run_bound(m=1000, r=100, v=90, delta=1e-5).epsilon, 4)
 1.6261
 >>> round(detectable_epsilon(claimed=1.0, m=1000, r=100, delta=1e-5), 1)
-2.0
+1.6
 """
 
 from __future__ import annotations

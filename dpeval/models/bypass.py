@@ -11,8 +11,9 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +44,9 @@ def _equal_input(model: TextClassifier, point: TapPoint, constant: Tensor, one: 
     first, second = (_traced(model, point, constant, batch) for batch in (one, other))
     if torch.equal(first.logits, second.logits):
         return
-    culprit = next((name for name in first.outputs if not _same(first.outputs[name], second.outputs.get(name))), "the head")
+    culprit = next(
+        (name for name in first.outputs if not _same(first.outputs[name], second.outputs.get(name))), "the head"
+    )
     gap = float((first.logits - second.logits).abs().max())
     raise LeakError(
         f"position {point.name!r} can be gone round: with the same tensor forced there for two different texts, "
@@ -78,15 +81,15 @@ def _traced(model: TextClassifier, point: TapPoint, constant: Tensor, batch: Bat
         trace.reached = True
         return constant
 
-    def record(name: str) -> object:
-        def hook(_module: nn.Module, _args: object, output: object) -> None:
+    def record(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def hook(_module: nn.Module, _args: Any, output: Any) -> None:
             first = output[0] if isinstance(output, tuple) and output else output
             if trace.reached and isinstance(first, Tensor):
                 trace.outputs.setdefault(name, first.detach())
 
         return hook
 
-    handles = [module.register_forward_hook(record(name)) for name, module in model.named_modules() if name]  # type: ignore[arg-type]
+    handles = [module.register_forward_hook(record(name)) for name, module in model.named_modules() if name]
     try:
         trace.logits = edited_pass(model, batch, point, force)
     finally:
@@ -100,7 +103,8 @@ def _same(one: Tensor, other: Tensor | None) -> bool:
 
 
 def _normalised(x: Tensor) -> Tensor:
-    return x / x.flatten(1).norm(dim=1).clamp(min=1e-12).view(-1, 1, 1)
+    scaled: Tensor = x / x.flatten(1).norm(dim=1).clamp(min=1e-12).view(-1, 1, 1)
+    return scaled
 
 
 def _texts(model: TextClassifier, checkpoint: Checkpoint) -> list[Batch]:
@@ -111,7 +115,8 @@ def _texts(model: TextClassifier, checkpoint: Checkpoint) -> list[Batch]:
     for length in (width, width, max(2, width // 2)):
         ids = torch.full((1, width), checkpoint.pad_id)
         ids[0, :length] = torch.randint(0, checkpoint.vocab_size, (length,), generator=draw)
-        batches.append(to_device({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, model.device))
+        types = {"token_type_ids": torch.randint(0, 2, (1, width), generator=draw)} if checkpoint.takes_types else {}
+        batches.append(to_device({"input_ids": ids, "attention_mask": torch.ones_like(ids), **types}, model.device))
     return batches
 
 

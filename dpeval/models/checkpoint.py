@@ -47,8 +47,9 @@ class Checkpoint:
     pad_id: int
     notes: tuple[str, ...]
     """What a reader of the report should know: a chosen padding token, upcast weights, a lowered limit."""
+    takes_types: bool
+    """Whether the model distinguishes the two texts of a pair by token types."""
     _encoder: Any = field(repr=False)
-    _takes_types: bool = field(repr=False)
 
     def __reduce__(self) -> tuple[Callable[[ModelConfig, Path], Checkpoint], tuple[ModelConfig, Path]]:
         return load_checkpoint, (self.config, self.base)
@@ -97,7 +98,7 @@ class Checkpoint:
     def encode(self, records: Records) -> EncodedTexts:
         """The records as token ids; a text without any token is given one special token instead."""
         rows = [self._encode(text) for text in records.texts]
-        types = [row.types for row in rows] if self._takes_types else None
+        types = [row.types for row in rows] if self.takes_types else None
         return EncodedTexts(ids=[row.ids for row in rows], types=types, pad_id=self.pad_id)
 
     def truncation(self, records: Records) -> Note | None:
@@ -114,7 +115,7 @@ class Checkpoint:
         return table
 
     def build(self, num_labels: int, seed: int) -> TextClassifier:
-        """A fresh classifier: a copy of the pretrained encoder in float32 and a head drawn from ``seed``; evaluation mode."""
+        """A fresh classifier in evaluation mode: a copy of the pretrained encoder, and a head drawn from ``seed``."""
         encoder: nn.Module = copy.deepcopy(self._encoder)
         return TextClassifier(encoder, self.pooling, num_labels, torch.Generator().manual_seed(seed)).eval()
 
@@ -122,10 +123,10 @@ class Checkpoint:
         first, second = (text, None) if isinstance(text, str) else text
         out = self.tokenizer(
             first, second, truncation=True, max_length=self.max_length, return_attention_mask=False,
-            return_token_type_ids=self._takes_types, return_overflowing_tokens=False, verbose=False,
+            return_token_type_ids=self.takes_types, return_overflowing_tokens=False, verbose=False,
         )  # fmt: skip
         ids = list(out["input_ids"]) or [self._filler()]
-        types = list(out.get("token_type_ids", ())) if self._takes_types else []
+        types = list(out.get("token_type_ids", ())) if self.takes_types else []
         return _Row(ids, types or [0] * len(ids), cut=len(ids) >= self.max_length and self._longer(first, second))
 
     def _longer(self, first: str, second: str | None) -> bool:
@@ -160,7 +161,7 @@ def load_checkpoint(config: ModelConfig, base: Path) -> Checkpoint:
         pad_id=loaded.pad_id,
         notes=(*loaded.notes, *_limit_note(config, loaded)),
         _encoder=loaded.encoder,
-        _takes_types=loaded.takes_types,
+        takes_types=loaded.takes_types,
     )
 
 
@@ -169,7 +170,7 @@ def _limit(config: ModelConfig, loaded: Loaded) -> int:
     least = loaded.tokenizer.num_special_tokens_to_add(pair=True) + 1
     if limit < least:
         raise ModelError(
-            f"{config.source}: texts of {limit} tokens leave no room beside the special tokens; expected at least {least}"
+            f"{config.source}: {limit} tokens leave no room for text beside the special ones; expected at least {least}"
         )
     return limit
 

@@ -38,7 +38,7 @@ class Pool(nn.Module):
 
 
 class TextClassifier(nn.Module):
-    """``encoder`` (a transformers model without head), ``pool``, ``dropout``, ``head``; logits of shape (B, classes)."""
+    """``encoder`` (a transformers model without head), ``pool``, ``dropout``, ``head``; logits (B, classes)."""
 
     def __init__(self, encoder: nn.Module, pooling: Pooling, num_labels: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class TextClassifier(nn.Module):
         self.encoder = encoder
         self.pool = Pool(pooling)
         self.dropout = nn.Dropout(_dropout(config))
-        self.head = nn.utils.skip_init(nn.Linear, config.hidden_size, num_labels)
+        self.head = nn.Linear(config.hidden_size, num_labels, device="meta").to_empty(device="cpu")
         with torch.no_grad():
             self.head.weight.normal_(0.0, float(getattr(config, "initializer_range", 0.02)), generator=generator)
             self.head.bias.zero_()
@@ -60,12 +60,15 @@ class TextClassifier(nn.Module):
     @property
     def device(self) -> torch.device:
         """Where the head's weights are."""
-        return self.head.weight.device
+        device: torch.device = self.head.weight.device
+        return device
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         """Logits (B, classes) of token ids (B, L); positions with mask 0 are padding."""
         types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **types, **self._extra).last_hidden_state
+        hidden = self.encoder(
+            input_ids=input_ids, attention_mask=attention_mask, **types, **self._extra
+        ).last_hidden_state
         logits: Tensor = self.head(self.dropout(self.pool(hidden, attention_mask)))
         return logits
 

@@ -49,7 +49,7 @@ class EncodedTexts:
         return batch
 
     def evaluation_batches(self, max_length: int) -> Iterator[tuple[list[int], Batch]]:
-        """Batches ``(rows, batch)`` whose *shape* depends on each text alone, so that no answer depends on its neighbours.
+        """Batches ``(rows, batch)`` whose *shape* depends on each text alone: no answer depends on its neighbours.
 
         Every batch has :data:`EVALUATION_ROWS` rows and a length rounded up; missing rows repeat the last text. Matrix
         products of one shape treat each row alike, so a text's result is the same to the bit in any company. The caller
@@ -57,7 +57,9 @@ class EncodedTexts:
         """
         buckets: dict[int, list[int]] = {}
         for row, length in enumerate(self.lengths):
-            buckets.setdefault(min(-(-length // EVALUATION_STEP) * EVALUATION_STEP, max(max_length, length)), []).append(row)
+            buckets.setdefault(
+                min(-(-length // EVALUATION_STEP) * EVALUATION_STEP, max(max_length, length)), []
+            ).append(row)
         for length, members in sorted(buckets.items()):
             for start in range(0, len(members), EVALUATION_ROWS):
                 rows = members[start : start + EVALUATION_ROWS]

@@ -15,7 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-VOLATILE = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "pad_token_id", "architectures", "_commit_hash"}
+VOLATILE = {
+    "_name_or_path",
+    "transformers_version",
+    "dtype",
+    "torch_dtype",
+    "pad_token_id",
+    "architectures",
+    "_commit_hash",
+}
 
 
 def fingerprint(encoder: Any, tokenizer: Any, extra: tuple[object, ...]) -> str:

@@ -65,7 +65,8 @@ def fit(
     try:
         return fit_rows(
             forward, train.labels, texts.lengths, classifier, epochs=epochs, batch_size=batch_size,
-            learning_rate=learning_rate, head_learning_rate=head_learning_rate, weight_decay=weight_decay, ctx=ctx, loss=loss,
+            learning_rate=learning_rate, head_learning_rate=head_learning_rate, weight_decay=weight_decay, ctx=ctx,
+            loss=loss,
         )  # fmt: skip
     finally:
         classifier.eval()

@@ -25,7 +25,7 @@ _NAMED = re.compile(r"encoder\.(\d+)\.(mha|add_norm_1|ffn|add_norm_2)")
 
 @dataclass(frozen=True)
 class Sublayer:
-    """Paths inside one layer: ``source`` gives the tensor, ``sink`` (the norm after it) takes it without the residual."""
+    """Paths in one layer: ``source`` gives the tensor, ``sink`` (the norm after it) takes it without the residual."""
 
     source: str
     sink: str | None = None
@@ -54,7 +54,8 @@ BERT = Family("encoder.layer", "embeddings", _POST_NORM, True, ("attention.outpu
 MPNET = Family(
     "encoder.layer",
     "embeddings",
-    _POST_NORM | {"mha": Sublayer("attention.dropout", "attention.LayerNorm"), "add_norm_1": Sublayer("attention.LayerNorm")},
+    _POST_NORM
+    | {"mha": Sublayer("attention.dropout", "attention.LayerNorm"), "add_norm_1": Sublayer("attention.LayerNorm")},
     True,
     ("attention.attn", "attention.LayerNorm", "output.LayerNorm"),
 )
@@ -122,7 +123,7 @@ class Layout:
 
     @property
     def skippable(self) -> bool:
-        """Whether layers before a tap may be left out: not where the stack counts its layers or reads the embeddings."""
+        """Whether layers before a tap may be left out: not where the stack counts layers or rereads the embeddings."""
         parent = self.parent
         counts = getattr(parent, "conv", None) is not None or bool(getattr(parent, "relative_attention", False))
         return self.family is not None and self.family.skippable and not counts

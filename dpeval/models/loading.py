@@ -65,18 +65,25 @@ def _encoder(folder: Path, config: ModelConfig) -> tuple[Any, torch.dtype]:
     try:
         settings = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if settings.is_encoder_decoder:
-            raise ModelError(f"{folder}: an encoder-decoder model ({settings.model_type}); expected an encoder or a decoder")
+            raise ModelError(
+                f"{folder}: an encoder-decoder model ({settings.model_type}); expected an encoder or a decoder"
+            )
         # Weights that are missing from the files are drawn from the global generator, which is put back.
         with torch.random.fork_rng(devices=[]):
             model, report = AutoModel.from_pretrained(
-                folder, dtype=torch.float32, local_files_only=True, trust_remote_code=False, output_loading_info=True, **options
+                folder,
+                dtype=torch.float32,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                **options,
             )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise ModelError(f"{folder}: cannot be loaded as a transformers encoder: {error}") from error
     missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler"))
     if missing:
         raise ModelError(
-            f"{folder}: {len(missing)} weights of {type(model).__name__} are not in the files, for instance {missing[0]}"
+            f"{folder}: {len(missing)} weights of {type(model).__name__} are not in the files, such as {missing[0]}"
         )
     if "pooler" in dict(model.named_children()):
         model.pooler = None
@@ -97,8 +104,8 @@ def _check_rows(folder: Path, encoder: Any, tokenizer: Any) -> None:
     rows = encoder.get_input_embeddings().num_embeddings
     if ids > rows:
         raise ModelError(
-            f"{folder}: the tokenizer has {ids} ids but the model only {rows} embedding rows; use the tokenizer that the "
-            "model was trained with, or resize the model's embeddings and save it again"
+            f"{folder}: the tokenizer has {ids} ids but the model only {rows} embedding rows; use the tokenizer that "
+            "the model was trained with, or resize the model's embeddings and save it again"
         )
 
 
@@ -107,7 +114,9 @@ def _ensure_pad(folder: Path, encoder: Any, tokenizer: Any) -> tuple[str, ...]:
     if tokenizer.pad_token_id is None:
         token = tokenizer.eos_token or tokenizer.unk_token
         if token is None:
-            raise ModelError(f"{folder}: the tokenizer has no padding, end or unknown token to pad with; add a pad_token")
+            raise ModelError(
+                f"{folder}: the tokenizer has no padding, end or unknown token to pad with; add a pad_token"
+            )
         tokenizer.pad_token = token
         note = (f"no padding token: {token!r} is used as padding, masked everywhere",)
     encoder.config.pad_token_id = tokenizer.pad_token_id
@@ -128,7 +137,10 @@ def _length_limit(encoder: Any, tokenizer: Any) -> tuple[int, str]:
 
 
 def _is_decoder(config: Any) -> bool:
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
 
     kind = config.model_type
     return kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES

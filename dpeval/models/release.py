@@ -65,7 +65,9 @@ class TextRelease(Release):
         Raises LeakError when a privacy claim is made for a position that can be gone round.
         """
         if (tap is None) != (transform is None):
-            raise ModelError(f"a release has a tap and a transform, or neither; got tap={tap!r}, transform={transform!r}")
+            raise ModelError(
+                f"a release has a tap and a transform, or neither; got tap={tap!r}, transform={transform!r}"
+            )
         release = cls(classifier.eval(), checkpoint, claim, tap, transform, seed)
         if isinstance(claim, Claim):
             release.check()
@@ -96,8 +98,10 @@ class TextRelease(Release):
         return Predictions(records.ids, out)
 
     def embed(self, records: Records, tap: str, *, draw: int = 0) -> Embeddings:
-        """What leaves the device at ``tap``: for a clear release a row per token, special tokens included (one row for a
-        pooled tap); for a closed one the transformed tensor, ``max_length`` rows, at its own tap only.
+        """What leaves the device at ``tap``.
+
+        For a clear release a row per token, special tokens included (one row in all for a pooled tap); for a closed one
+        the transformed tensor of ``max_length`` rows, at its own tap only.
         """
         if self.tap is not None and tap != self.tap:
             raise ModelError(f"this release lets nothing out but at {self.tap!r}; got tap {tap!r}")
@@ -132,8 +136,8 @@ class TextRelease(Release):
             checkpoint = load_checkpoint(ModelConfig(**stored["model"]), Path(stored["base"]))
         if checkpoint.fingerprint != stored["fingerprint"]:
             raise StoreError(
-                f"{folder}: trained from checkpoint {stored['fingerprint'][:12]}, but {checkpoint.config.source} is now "
-                f"{checkpoint.fingerprint[:12]}; restore the model files or train again"
+                f"{folder}: trained from checkpoint {stored['fingerprint'][:12]}, but {checkpoint.config.source} is "
+                f"now {checkpoint.fingerprint[:12]}; restore the model files or train again"
             )
         classifier = checkpoint.build(stored["num_labels"], seed=0)
         load_changed(classifier, folder / "weights.safetensors")

@@ -34,7 +34,9 @@ def find_checkpoint(source: str, base: Path) -> Path:
     if not folder.is_dir():
         raise ModelError(f"model folder {folder}: not found; give a folder with config.json, or hub:ID")
     if not (folder / "config.json").is_file():
-        raise ModelError(f"model folder {folder}: expected a transformers checkpoint, but there is no config.json in it")
+        raise ModelError(
+            f"model folder {folder}: expected a transformers checkpoint, but there is no config.json in it"
+        )
     return folder
 
 
@@ -60,7 +62,9 @@ def _snapshot(name: str, revision: str | None, *, local_only: bool) -> Path:
     from huggingface_hub import snapshot_download
 
     return Path(
-        snapshot_download(name, revision=revision, local_files_only=local_only, allow_patterns=list(PATTERNS), etag_timeout=5)
+        snapshot_download(
+            name, revision=revision, local_files_only=local_only, allow_patterns=list(PATTERNS), etag_timeout=5
+        )
     )
 
 
@@ -85,4 +89,4 @@ def _need_hub(name: str) -> None:
 
 
 def _remedy() -> str:
-    return "Without the hub, download the checkpoint elsewhere and give its folder: source = \"path/to/folder\""
+    return 'Without the hub, download the checkpoint elsewhere and give its folder: source = "path/to/folder"'

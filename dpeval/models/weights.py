@@ -20,7 +20,7 @@ from dpeval.models.classifier import TextClassifier
 
 
 def save_changed(classifier: TextClassifier, checkpoint: Checkpoint, file: Path) -> None:
-    """Write the tensors of ``classifier`` that are not to the bit those of ``checkpoint``; StoreError for other modules."""
+    """Write the tensors of ``classifier`` that differ from ``checkpoint``'s; StoreError where modules differ."""
     public = checkpoint.build(classifier.num_labels, seed=0).state_dict()
     own = classifier.state_dict()
     if set(own) != set(public):

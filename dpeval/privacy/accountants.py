@@ -6,7 +6,7 @@
 >>> run = SampledGaussian(noise_multiplier=1.0, sampling_rate=0.01, steps=1000)
 >>> tight, loose = (epsilon(run, 1e-5, accountant=a) for a in ("pld", "rdp"))
 >>> f"{tight.value:.3f} {loose.value:.3f} {tight.is_bound}"
-'1.828 2.103 True'
+'1.828 2.101 True'
 >>> epsilon(run, 1e-5, accountant="gdp-clt").is_bound
 False
 >>> replaced = epsilon(run, 1e-5, accountant="pld", adjacency=Adjacency.REPLACE_ONE)
@@ -141,7 +141,7 @@ def _rdp_poisson(
 def _rdp(curve: Curve, steps: int, delta: float, orders: Sequence[float] | None) -> EpsilonReport:
     found = rdp_epsilon(curve, steps, delta, orders)
     grid = orders if orders is not None else EXTENDED_ORDERS
-    settings = (("order", round(found.order, 6)), ("orders", f"{grid[0]:g} to {grid[-1]:g}"), _library())
+    settings = (("order", round(found.order, 6)), ("orders", f"{grid[0]:g} to {grid[-1]:g}"))
     return EpsilonReport(found.epsilon, "rdp", True, "", settings)
 
 
@@ -188,7 +188,8 @@ def _fixed_size(
             "epsilon: fixed-size batches without replacement are covered only by accountant='rdp' with replace-one "
             f"adjacency (Poisson's numbers are far too small for them); got {accountant!r}, {adjacency}"
         )
-    return _rdp(fixed_size_curve(run), run.steps, delta, WHOLE_ORDERS if orders is None else orders)
+    report = _rdp(fixed_size_curve(run), run.steps, delta, WHOLE_ORDERS if orders is None else orders)
+    return replace(report, settings=(*report.settings, _library()))
 
 
 def _shuffled(run: ShuffledGaussian, delta: float, adjacency: Adjacency) -> EpsilonReport:

@@ -1,10 +1,19 @@
-"""Detail by attack goal: every measure of every cell, with records, models, p-values, readings and warnings."""
+"""Detail by attack goal: every measure of every cell, with records, models, p-values, readings and warnings.
+
+>>> from dpeval.report.example import tiny_run
+>>> for line in sections(tiny_run()):
+...     print(line.splitlines()[0][:45])
+## Detail: membership
+### mia-threshold
+| defense        | status   |               a
+- **none**: Members are told.
+"""
 
 from __future__ import annotations
 
 from dpeval.report.best import largest_table
 from dpeval.report.cells import prose
-from dpeval.report.glossary import define
+from dpeval.report.glossary import null_of
 from dpeval.report.layout import Block, Column, block_name, blocks, headline
 from dpeval.report.marks import GUESS, STATUS_WORDS, stamp
 from dpeval.report.matrix import guess
@@ -71,7 +80,7 @@ def _row(cell: CellResult, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _value(cell: CellResult, value: Measured, name: str) -> str:
     """A measure, with its own number of records where that is not the headline's."""
-    null = cell.null if name == cell.headline else define(name).null(name)
+    null = cell.null if name == cell.headline else null_of(name, cell.goal)
     main = headline(cell)
     other = isinstance(value, Estimate) and isinstance(main, Estimate) and value.n != main.n
     return measured(value, null) + (f" (n = {count(value.n)})" if other and isinstance(value, Estimate) else "")
@@ -80,7 +89,11 @@ def _value(cell: CellResult, value: Measured, name: str) -> str:
 def _null(block: Block, column: Column, name: str) -> str:
     if any(c.headline == name for c in block.column(column)):
         return guess(block, column)
-    null = define(name).null(name)
+    baselines = [c.measures.get(f"baseline_{name}") for c in block.column(column)]
+    known = sorted({number(b.value, 3) for b in baselines if isinstance(b, Estimate)})
+    if known:
+        return " to ".join(dict.fromkeys((known[0], known[-1])))
+    null = null_of(name, column.goal)
     return NOTHING if null is None else number(null, 3)
 
 
@@ -91,12 +104,20 @@ def _said(block: Block, column: Column) -> list[str]:
 
 
 def _cell_lines(cell: CellResult) -> list[str]:
-    status = "" if cell.status is Status.OK else f"{STATUS_WORDS[cell.status]}: {cell.reason}"
-    words = prose(" ".join(_ended(part) for part in (status, cell.reading) if part)) or "no reading was recorded."
+    words = prose(" ".join(_ended(part) for part in (_why(cell), cell.reading) if part)) or "no reading was recorded."
     took = "" if cell.seconds is None else f" The attack took {duration(cell.seconds)}."
     lines = [f"- **{prose(cell.defense)}**: {words}{took}"]
     lines += [f"  - Warning: {prose(warning)}" for warning in cell.warnings]
     return lines + _exposed(cell)
+
+
+def _why(cell: CellResult) -> str:
+    """Status and reason of a cell that is not in order, without saying the status twice."""
+    if cell.status is Status.OK:
+        return ""
+    words = (STATUS_WORDS[cell.status], str(cell.status))
+    said = cell.reason.casefold().startswith(tuple(word.casefold() for word in words))
+    return cell.reason if said else f"{words[0]}: {cell.reason}"
 
 
 def _ended(text: str) -> str:

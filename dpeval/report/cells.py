@@ -26,10 +26,10 @@ ENTITIES = str.maketrans({c: f"&#{ord(c)};" for c in "|\\`$\n\r\t"} | {"&": "&am
 ESCAPED = re.compile(r"[*~]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])|(?:(?<=\s)|^)#")
 """Punctuation that is markup where it stands; ``add_norm_2`` and ``[0.70, 0.78]`` are left readable."""
 
-LINKING = re.compile(r":(?=//)|(?<=www)\.|(?<=\w)@(?=\w)|:(?=(?:[a-z][\w+-]*|[+-]1):)", re.IGNORECASE)
+LINKING = re.compile(r":(?=//)|(?<=www)\.|:(?=(?:[a-z][\w+-]*|[+-]1):)", re.IGNORECASE)
 """What makes a code host turn a text into a link or an emoji; some hosts would show entities inside as they stand."""
 
-OPENING = re.compile(r"^(?:[-+=\[]|\d{1,9}[.)])")
+OPENING = re.compile(r"^(?:[-+=\[]|\d{1,9}[.)](?=\s|$))")
 """What would open a list, a heading line, a task box or a definition at the start of a paragraph."""
 
 

@@ -1,4 +1,10 @@
-"""Several runs side by side. Numbers stand in one table only where data and model were the same, by fingerprint."""
+"""Several runs side by side. Numbers stand in one table only where data and model were the same, by fingerprint.
+
+>>> render_comparison([])
+Traceback (most recent call last):
+    ...
+dpeval.errors.ConfigError: a comparison needs two runs or more, got 0
+"""
 
 from __future__ import annotations
 
@@ -20,10 +26,7 @@ NOT_SHARED = (
     "No two of these runs share data and model by fingerprint, so no number of one may be compared with a number of "
     "another."
 )
-SHARED = (
-    "Runs of the same data and model. Two entries are told apart only where their intervals do not overlap; settings "
-    "that the label does not show may still differ."
-)
+SHARED = "Runs of the same data and model. Two entries are told apart only where their intervals do not overlap."
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,15 @@ def _group(group: list[Placed]) -> list[str]:
     first = group[0].block
     headers = ("defense", "what", *(f"run {p.run}" for p in group), "told apart")
     rows = [*_utility_rows(group), *(row for column in _columns(group) for row in _attack_rows(group, column))]
-    return [f"## {prose(first.data)}, {prose(first.model)}", Table(headers, tuple(rows)).markdown()]
+    title = f"## {prose(first.data)}, {prose(first.model)}"
+    return [title, Table(headers, tuple(rows)).markdown(), *_settings(group)]
+
+
+def _settings(group: list[Placed]) -> list[str]:
+    """A warning that names the labels whose settings are not the same in all runs."""
+    found = {label: [d for p in group if (d := p.block.defense(label)) is not None] for label in _labels(group)}
+    differing = [label for label, some in found.items() if any(d.settings != some[0].settings for d in some)]
+    return [f"Settings differ between these runs: {prose(', '.join(differing))}."] if differing else []
 
 
 def _columns(group: list[Placed]) -> tuple[Column, ...]:

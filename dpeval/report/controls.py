@@ -1,4 +1,9 @@
-"""The controls: whether each attack breaks what it must break, and whether the records alone give membership away."""
+"""The controls: whether each attack breaks what it must break, and whether the records alone give membership away.
+
+>>> from dpeval.report.example import tiny_run
+>>> section(tiny_run())[0]
+'## Controls'
+"""
 
 from __future__ import annotations
 

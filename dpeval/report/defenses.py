@@ -1,4 +1,11 @@
-"""The privacy claims, one table for each kind, and what each defense is, cost and warned of."""
+"""The privacy claims, one table for each kind, and what each defense is, cost and warned of.
+
+>>> from dpeval.report.example import tiny_run
+>>> print(claims_section(tiny_run())[-1])
+| defense   | why nothing can be tested      |
+|:----------|:-------------------------------|
+| none      | no formal guarantee is claimed |
+"""
 
 from __future__ import annotations
 
@@ -13,6 +20,7 @@ from dpeval.report.numbers import (
     delta,
     epsilon,
     kind,
+    lower_bound,
     measured,
     memory_of,
     number,
@@ -65,7 +73,7 @@ def _claim_row(result: RunResult, defense: DefenseResult, claim: Claim) -> tuple
         claim.mechanism,
         claim.accountant,
         claim.sampling,
-        NOTHING if bound is None else f"{number(bound)} ({level})",
+        NOTHING if bound is None else f"{lower_bound(bound)} ({level})",
         ruling_word(defense.verdict.ruling),
     )
 
@@ -77,10 +85,9 @@ def _claim_lines(result: RunResult, defense: DefenseResult, claim: Claim) -> lis
     sub += [f"Behind ε: {', '.join(f'{k} = {_setting(v)}' for k, v in claim.details)}"] if claim.details else []
     sub += [f"How it was tested: {verdict.method}"] if verdict.method else []
     if verdict.smallest_refutable is not None:
-        sub.append(
-            f"Largest lower bound that this experiment could have given: ε ≥ {epsilon(verdict.smallest_refutable)}"
-        )
-    if members and claim.delta >= 1 / members:
+        limit = epsilon(verdict.smallest_refutable)
+        sub.append(f"Power: the best possible attack would have refuted the claim had the true ε been {limit} or more")
+    if members and claim.delta >= 1 / members and not any("δ" in warning for warning in defense.warnings):
         sub.append(f"Warning: δ is not below 1/N = {delta(1 / members)}, which allows giving away a whole record")
     reading = prose(verdict.reading) or "no reading was recorded."
     return [f"- **{prose(name(result, defense))}**: {reading}", *(f"  - {prose(line)}" for line in sub)]

@@ -1,6 +1,11 @@
 """A run as a pandas table: one row for each cell and measure, in the order of the matrix.
 
 Claims are a text column: numbers ε of different kinds must not be sorted together, so no column holds them.
+
+>>> from dpeval.report.example import tiny_run
+>>> table(tiny_run())[["defense", "attack", "measure", "value", "low", "high"]]
+  defense         attack measure  value  low  high
+0    none  mia-threshold     auc   0.74  0.7  0.78
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from dpeval.report.glossary import define
+from dpeval.report.glossary import null_of
 from dpeval.report.layout import Block, blocks
 from dpeval.report.numbers import guarantee
 from dpeval.results import CellResult, DefenseResult, RunResult
@@ -45,7 +50,7 @@ def _cell(cell: CellResult) -> dict[str, Any]:
 
 def _named(cell: CellResult, name: str) -> dict[str, Any]:
     if name != cell.headline:
-        return {"measure": name, "headline": False, "null": define(name).null(name)}
+        return {"measure": name, "headline": False, "null": null_of(name, cell.goal)}
     return {"measure": name, "headline": True, "null": cell.null} | {key: getattr(cell, key) for key in TESTED}
 
 

@@ -1,16 +1,16 @@
 """What each measure means and what each kind of adversary has, for readers who meet them here first.
 
->>> define("tpr at fpr 0.01").null("tpr at fpr 0.01")
-0.01
->>> define("auc").leak
-True
+>>> null_of("tpr@0.1%fpr", "membership"), null_of("balanced_accuracy", "attribute"), null_of("gain_f1", "inversion")
+(0.001, None, 0.0)
+>>> define("gain_f1").text
+"The attack's f1 minus baseline_f1, on the same records."
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpeval.report.cells import prose
 from dpeval.report.numbers import percent
@@ -25,48 +25,61 @@ class Definition:
     pattern: str
     text: str
     guess: float | None = None
+    """What guessing membership reaches, where that does not depend on the data."""
     leak: bool = True
 
-    def null(self, name: str) -> float | None:
-        """What guessing reaches: for a rate at a false positive rate that rate itself, else the fixed value."""
-        rate = re.search(r"fpr\D*?(\d[\d.e-]*)\s*(%?)", name.lower())
-        if self.pattern == TPR and rate:
-            return float(rate[1]) / (100 if rate[2] else 1)
-        return self.guess
 
-
-TPR = r"tpr.*fpr|true positive rate"
+TPR = r"tpr|true positive rate"
 MEASURES = (
-    Definition(r"detectable", "The smallest value that this attack, with these sizes, would have told from guessing.",
-               leak=False),
-    Definition(r"\bfpr reached|reached fpr", "The false positive rate really reached at the frozen threshold.",
-               leak=False),
-    Definition(r"blind|excess over", "The attack's value minus that of an attacker that never sees the model.", 0.0),
-    Definition(r"memori[sz]ation|excess", "The value on members minus the value on records never trained on: what was "
-               "memorised, apart from what anyone could infer about the population.", 0.0),
-    Definition(TPR, "The share of members found when at most so large a share of non-members is called a member: the "
-               "worst case for single people. Given only with enough non-members (about 3 divided by the rate)."),
-    Definition(r"\bauc\b|area under", "The probability that a random member gets a higher score than a random "
-               "non-member, ties counting half.", 0.5),
-    Definition(r"balanced accuracy", "The mean of the shares of both classes answered rightly; for membership at a "
-               "threshold frozen on a calibration part that takes no part in the measure.", 0.5),
-    Definition(r"advantage", "True positive rate minus false positive rate at a frozen threshold.", 0.0),
-    Definition(r"\bppv\b|precision at prevalence", "Of the records called members, the share that are, where members "
-               "are as rare as the stated prevalence says."),
-    Definition(r"epsilon|ε|\beps\b", "A lower bound on ε that follows from how well the attack worked, whatever the "
-               "claim."),
-    Definition(r"gain", "Accuracy minus that of the best baseline that does not see the embedding (majority, prior, or "
-               "other columns).", 0.0),
-    Definition(r"precision", "Of the tokens guessed, the share that stands in the text, without special tokens and "
-               "padding."),
+    Definition(
+        r"detectable",
+        "The smallest value that this attack, with these sizes, would have told from guessing.",
+        leak=False,
+    ),
+    Definition(
+        TPR,
+        "The share of members found when at most so large a share of non-members is called a member: the worst case "
+        "for single people. Given only with enough non-members (about 3 divided by the rate).",
+    ),
+    Definition(
+        r"\bauc\b",
+        "The probability that a random member gets a higher score than a random non-member, ties counting half.",
+        0.5,
+    ),
+    Definition(
+        r"balanced accuracy",
+        "The mean over the classes of the share answered rightly. For membership: at a threshold frozen on a "
+        "calibration half of the records and measured on the other.",
+        0.5,
+    ),
+    Definition(r"advantage", "True positive rate minus false positive rate at the frozen threshold.", 0.0),
+    Definition(
+        r"\bppv\b",
+        "Of the records called members at the frozen threshold, the share that are, in a population where members are "
+        "as rare as the matrix says (one in ten by default).",
+    ),
+    Definition(r"epsilon|ε", "A lower bound on ε that follows from how well the attack worked, whatever the claim."),
+    Definition(
+        r"worst class recall", "Of the records of the attribute value that fares worst, the share named rightly."
+    ),
+    Definition(
+        r"precision", "Of the tokens guessed, the share that stands in the text, without special tokens and padding."
+    ),
     Definition(r"recall", "Of the tokens of the text, the share that was guessed, without special tokens and padding."),
-    Definition(r"\bf1\b|f-?score", "The harmonic mean of token precision and recall, without special tokens and "
-               "padding."),
-    Definition(r"baseline|majority|prior|unigram", "What the best guess without the released data reaches.",
-               leak=False),
-    Definition(r"top.?\d", "The share of cases in which the truth is among the first so many answers."),
+    Definition(r"\bf1\b", "The harmonic mean of token precision and recall, without special tokens and padding."),
     Definition(r"accuracy", "The share answered rightly."),
-)  # fmt: skip
+)
+PREFIXES = {
+    "baseline ": Definition("", "What the best guess without the released data reaches on {}.", leak=False),
+    "gain ": Definition("", "The attack's {0} minus baseline_{0}, on the same records.", 0.0),
+    "ceiling ": Definition("", "What the same attack reaches on {} where it sees the clear text.", leak=False),
+    "memorisation ": Definition("", "The {} on members minus that on records never trained on.", 0.0),
+    "excess ": Definition("", "The {} on members minus that on records never trained on.", 0.0),
+}
+SUFFIXES = {
+    "content ": " Content words only: stop words and punctuation are left out on both sides.",
+    "position ": " Counted row by row, instead of as a bag of tokens.",
+}
 UNKNOWN = Definition("", "No definition is recorded; see the documentation of the attack.")
 
 GOALS = {
@@ -93,9 +106,30 @@ ALWAYS = (
 
 
 def define(measure: str) -> Definition:
-    """The definition of a measure by its name."""
-    name = re.sub(r"[_\s]+", " ", measure.lower())
-    return next((d for d in MEASURES if re.search(d.pattern, name)), UNKNOWN)
+    """The definition of a measure by its name: ``gain_content_f1`` is a gain, in the F1 of content words."""
+    name = _spaced(measure)
+    for prefix, found in PREFIXES.items():
+        if name.startswith(prefix):
+            return replace(found, text=found.text.format(measure[len(prefix) :]))
+    bare, added = name, ""
+    for prefix, more in SUFFIXES.items():
+        if bare.startswith(prefix):
+            bare, added = bare.removeprefix(prefix), added + more
+    found = next((d for d in MEASURES if re.search(d.pattern, bare)), UNKNOWN)
+    return replace(found, text=found.text + added)
+
+
+def null_of(measure: str, goal: str) -> float | None:
+    """What guessing reaches, where that does not depend on the data: for a rate at a false positive rate that rate."""
+    found = define(measure)
+    rate = re.search(r"(\d[\d.e-]*)\s*(%?)", measure)
+    if found.pattern == TPR and rate:
+        return float(rate[1]) / (100 if rate[2] else 1)
+    return found.guess if goal == "membership" or _spaced(measure).startswith(tuple(PREFIXES)) else None
+
+
+def _spaced(measure: str) -> str:
+    return re.sub(r"[_\s]+", " ", measure.lower())
 
 
 def section(result: RunResult) -> list[str]:

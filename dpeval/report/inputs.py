@@ -1,4 +1,9 @@
-"""The data and models of a run: sizes, labels, and everything that cleaning dropped or changed."""
+"""The data and models of a run: sizes, labels, and everything that cleaning dropped or changed.
+
+>>> from dpeval.report.example import tiny_run
+>>> section(tiny_run())[2]
+'1,000 records after cleaning. No sensitive attribute. Fingerprint f1.'
+"""
 
 from __future__ import annotations
 

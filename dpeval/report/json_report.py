@@ -23,7 +23,7 @@ from dpeval.results import SCHEMA, RunResult, to_json
 from dpeval.types import NoClaim, Undefined
 
 INFINITE = {"infinity": math.inf, "-infinity": -math.inf}
-FREE = ("settings", "details")
+FREE = ("settings", "details", "diagnostics")
 """Fields that hold any plain value: there the texts for infinity cannot be told by the type of the field."""
 
 

@@ -1,6 +1,11 @@
 """Sentences of the summary: which defense leaked what under which attack, and which differences mean nothing.
 
 Sentences are raw text; the caller makes them safe for the place where they stand.
+
+>>> from dpeval.report.example import tiny_run
+>>> from dpeval.report.layout import blocks
+>>> print(*defense_sentences(blocks(tiny_run())[0], "none"))
+leaked under 1 of 1 attack: mia-threshold (auc 0.74 [0.70, 0.78] against 0.500 by guessing).
 """
 
 from __future__ import annotations
@@ -22,11 +27,12 @@ def defense_sentences(block: Block, label: str) -> tuple[str, ...]:
     if not cells:
         return ("was met by no attack that gave a valid result.",)
     leaking = [c for c in cells if c.distinguishable == "yes" and not _below(c)]
+    silent = [c for c in cells if c.distinguishable == "no"]
     attacks, void = plural(len(cells), "attack"), len(planned) - len(cells)
     more = f" ({count(void)} more gave no valid result)" if void else ""
-    first = (f"leaked under {len(leaking)} of {attacks}" if leaking else f"showed no leak under {attacks}") + more
+    first = f"{_finding(len(leaking), len(silent))} of {attacks}{more}"
     rest = (
-        ("No difference from guessing", _silence, [c for c in cells if c.distinguishable == "no"]),
+        ("No difference from guessing", _silence, silent),
         ("Worse than guessing (an inverted score?)", _shown, [c for c in cells if _below(c)]),
         ("Undecided for want of data", _shown, [c for c in cells if c.distinguishable == "insufficient"]),
     )
@@ -34,6 +40,12 @@ def defense_sentences(block: Block, label: str) -> tuple[str, ...]:
         _sentence(first, [_leak(c) for c in leaking]),
         *(_sentence(what, [say(c) for c in some]) for what, say, some in rest if some),
     )
+
+
+def _finding(leaking: int, silent: int) -> str:
+    if leaking:
+        return f"leaked under {leaking}"
+    return f"showed no leak under {silent}" if silent else "has a decided result under none"
 
 
 def comparison(block: Block, column: Column) -> str | None:

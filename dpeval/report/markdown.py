@@ -2,6 +2,10 @@
 
 Order: the summary first, then the matrix, the claims, the detail by attack goal, the defenses, the controls, the
 inputs, a glossary, and what made the run.
+
+>>> from dpeval.report.example import tiny_run
+>>> render_markdown(tiny_run()).splitlines()[0]
+'# Privacy evaluation: tiny (COMPLETE)'
 """
 
 from __future__ import annotations

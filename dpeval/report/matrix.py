@@ -1,6 +1,14 @@
 """The attack × defense matrix: one row a defense, one column an attack at a tap, with utility and cost beside.
 
 The same table is printed by ``dpeval run`` and stands in the report.
+
+>>> from dpeval.report.example import tiny_run
+>>> from dpeval.report.layout import blocks
+>>> print(matrix(tiny_run(), blocks(tiny_run())[0]).text())
+defense           mia-threshold: auc    accuracy (test)    training time    peak memory  claim
+--------------  --------------------  -----------------  ---------------  -------------  --------
+(random guess)                 0.500   0.500 (majority)                –              –  –
+none             0.74 [0.70, 0.78] *  0.75 [0.71, 0.79]       1 min 01 s        1.0 GiB  no claim
 """
 
 from __future__ import annotations

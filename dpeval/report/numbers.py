@@ -67,6 +67,15 @@ def number(value: float, places: int = 2) -> str:
     return shown.removeprefix("-") if float(shown) == 0 else shown
 
 
+def lower_bound(value: float) -> str:
+    """A lower bound, rounded down: it must not grow by being printed.
+
+    >>> lower_bound(1.799), lower_bound(0.0)
+    ('1.79', '0.00')
+    """
+    return number(value) if math.isinf(value) else f"{math.floor(value * 100 + 1e-9) / 100:.2f}"
+
+
 def plain(value: float) -> str:
     """A number as short as it is exact enough: settings, sizes of noise, rates.
 
@@ -181,7 +190,7 @@ def _places(value: Estimate, null: float | None) -> int:
 def _half(value: Estimate) -> float:
     """Half the interval, or the one distance that is finite."""
     sides = [d for d in (value.value - value.low, value.high - value.value) if math.isfinite(d)]
-    return sum(sides) / len(sides) if sides else 0.0
+    return sum(sides) / len(sides) if sides else 1.0
 
 
 def _places_for(half: float) -> int:

@@ -1,4 +1,9 @@
-"""The footer: what made the run, so that anyone can make it again."""
+"""The footer: what made the run, so that anyone can make it again.
+
+>>> from dpeval.report.example import tiny_run
+>>> section(tiny_run())[0]
+'## Provenance'
+"""
 
 from __future__ import annotations
 

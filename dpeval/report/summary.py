@@ -1,4 +1,9 @@
-"""The summary that opens the report: plain sentences on what leaked, what was refuted and what means nothing."""
+"""The summary that opens the report: plain sentences on what leaked, what was refuted and what means nothing.
+
+>>> from dpeval.report.example import tiny_run
+>>> overview(tiny_run())
+'1 defense and 1 cell (one attack on one defense each): 1 differ from guessing.'
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from dpeval.report.cells import prose, shorten
 from dpeval.report.layout import Block, block_name, blocks, ok
 from dpeval.report.leaks import comparison, defense_sentences
 from dpeval.report.marks import stamp
-from dpeval.report.numbers import guarantee, number, percent, plural
+from dpeval.report.numbers import guarantee, lower_bound, percent, plural
 from dpeval.report.sizes import size_sentences
 from dpeval.report.trade import baseline_sentence, dominated_sentences, utility_sentence
 from dpeval.report.void import voids
@@ -42,7 +47,8 @@ def overview(result: RunResult) -> str:
     ended = [(sum(c.distinguishable == d for c in valid), words) for d, words in FOUND.items()]
     ended += [(len(result.cells) - len(valid), "gave no valid result")]
     counts = ", ".join(f"{n} {words}" for n, words in ended if n)
-    sizes = f"{plural(len(result.defenses), 'defense')} and {plural(len(result.cells), 'cell')} (one attack on one defense each)"
+    cells = plural(len(result.cells), "cell")
+    sizes = f"{plural(len(result.defenses), 'defense')} and {cells} (one attack on one defense each)"
     return f"{sizes}: {counts}." if counts else f"{sizes}."
 
 
@@ -59,7 +65,7 @@ def _refuted(result: RunResult, defense: DefenseResult) -> str:
     claimed = guarantee(defense.claim) if isinstance(defense.claim, Claim) else "no claim"
     verdict = defense.verdict
     measured = (
-        f" Measured: ε ≥ {number(verdict.bound)} at {percent(verdict.level)}." if verdict.bound is not None else ""
+        f" Measured: ε ≥ {lower_bound(verdict.bound)} at {percent(verdict.level)}." if verdict.bound is not None else ""
     )
     return f"CLAIM REFUTED: {_name(result, defense)} claims {claimed}.{measured} {verdict.reading}"
 

@@ -1,4 +1,11 @@
-"""Sentences of the summary about utility: against the majority baseline, against ``none``, and dominated defenses."""
+"""Sentences of the summary about utility: against the majority baseline, against ``none``, and dominated defenses.
+
+>>> from dpeval.report.example import tiny_run
+>>> from dpeval.report.layout import blocks
+>>> block = blocks(tiny_run())[0]
+>>> utility_sentence(tiny_run(), block, block.defenses[0])
+'accuracy 0.75 [0.71, 0.79]; better than the majority answer; training took 1 min 01 s and 1.0 GiB.'
+"""
 
 from __future__ import annotations
 
@@ -57,5 +64,5 @@ def _against_none(block: Block, defense: DefenseResult) -> str:
     other = plain.utility
     if not isinstance(other, Estimate) or overlap(defense.utility, other):
         return f"not distinguishable from {plain.label} (intervals overlap)"
-    difference = defense.utility.value - other.value
-    return f"{number(abs(difference))} {'above' if difference > 0 else 'below'} {plain.label}"
+    side = "above" if defense.utility.low > other.high else "below"
+    return f"{side} {plain.label} (intervals do not overlap)"

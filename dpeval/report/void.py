@@ -1,4 +1,9 @@
-"""Sentences of the summary about cells that mean nothing, and why. None is left out."""
+"""Sentences of the summary about cells that mean nothing, and why. None is left out.
+
+>>> from dpeval.report.example import tiny_run
+>>> voids(tiny_run())
+()
+"""
 
 from __future__ import annotations
 

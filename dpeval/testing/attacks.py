@@ -82,7 +82,10 @@ def _rows_match(subject: AttackSubject, result: AttackResult) -> None:
     rows = subject.release.embed(subject.candidates, subject.tap)
     lengths = {key: len(rows.rows(i)) for i, key in enumerate(rows.ids)}
     for key, tokens in zip(result.ids, result.tokens, strict=True):
-        require(len(tokens) == lengths[key], f"record {key}: {lengths[key]} released rows but {len(tokens)} answers; -1 is 'no answer'")
+        require(
+            len(tokens) == lengths[key],
+            f"record {key}: {lengths[key]} released rows but {len(tokens)} answers; -1 is 'no answer'",
+        )
 
 
 def is_reproducible(subject: AttackSubject) -> None:

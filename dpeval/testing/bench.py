@@ -60,8 +60,12 @@ def global_randomness_watched(what: str) -> Iterator[None]:
     """Raise if the block moves a global generator: its results would depend on what ran before."""
     before = _global_state()
     yield
-    moved = [name for name, old, new in zip(("random", "numpy", "torch"), before, _global_state(), strict=True) if old != new]
-    require(not moved, f"{what} draws from the global generator of {', '.join(moved)}; draw from ctx.rng or ctx.generator")
+    moved = [
+        name for name, old, new in zip(("random", "numpy", "torch"), before, _global_state(), strict=True) if old != new
+    ]
+    require(
+        not moved, f"{what} draws from the global generator of {', '.join(moved)}; draw from ctx.rng or ctx.generator"
+    )
 
 
 def _global_state() -> tuple[bytes, bytes, bytes]:

@@ -40,22 +40,32 @@ def states_a_claim(subject: DefenseSubject) -> None:
     claim = subject.release.claim
     require(isinstance(claim, (Claim, NoClaim)), f"claim is {claim!r}; expected a Claim or NoClaim")
     if isinstance(claim, Claim):
-        require(bool(claim.scope and claim.mechanism and claim.accountant), "the claim leaves scope, mechanism or accountant empty")
+        require(
+            bool(claim.scope and claim.mechanism and claim.accountant),
+            "the claim leaves scope, mechanism or accountant empty",
+        )
 
 
 def releases_where_it_says(subject: DefenseSubject) -> None:
     """``releases_at`` names the tap of the release, so that the matrix attacks the right tensor."""
     says, taps = subject.defense.releases_at(), subject.release.taps
-    require(taps is None or says in taps, f"releases_at() says {says!r}, but the release answers only at {taps}; return that tap")
+    require(
+        taps is None or says in taps,
+        f"releases_at() says {says!r}, but the release answers only at {taps}; return that tap",
+    )
 
 
 def answers_log_probabilities(subject: DefenseSubject) -> None:
     """Predictions are float64 log-probabilities that sum to one, for the ids asked."""
     answer = subject.release.predict(subject.records)
-    require(isinstance(answer, Predictions) and answer.ids == subject.records.ids, "predict: not the ids that were asked")
+    require(
+        isinstance(answer, Predictions) and answer.ids == subject.records.ids, "predict: not the ids that were asked"
+    )
     require(answer.log_probs.shape[1] == subject.tiny.task.num_labels, f"predict: {answer.log_probs.shape[1]} classes")
     totals = np.logaddexp.reduce(answer.log_probs, axis=1)
-    require(bool(np.abs(totals).max() < 1e-6), "predict: probabilities do not sum to 1; return a log-softmax in float64")
+    require(
+        bool(np.abs(totals).max() < 1e-6), "predict: probabilities do not sum to 1; return a log-softmax in float64"
+    )
 
 
 def is_reproducible(subject: DefenseSubject) -> None:
@@ -64,7 +74,10 @@ def is_reproducible(subject: DefenseSubject) -> None:
     first, second = subject.release.predict(subject.records), again.predict(subject.records)
     require(np.array_equal(first.log_probs, second.log_probs), "two trainings with one seed differ: draw from ctx only")
     other = subject.defense.train(subject.tiny.task, context(seed=1)).predict(subject.records)
-    require(not np.array_equal(first.log_probs, other.log_probs), "another seed gives the same release: the seed is not used")
+    require(
+        not np.array_equal(first.log_probs, other.log_probs),
+        "another seed gives the same release: the seed is not used",
+    )
 
 
 def is_independent_of_the_batch(subject: DefenseSubject) -> None:
@@ -84,7 +97,10 @@ def is_independent_of_the_batch(subject: DefenseSubject) -> None:
 def repeats_a_draw(subject: DefenseSubject) -> None:
     """The same draw gives the same answer."""
     one, two = (subject.release.embed(subject.records.take(range(3)), subject.tap, draw=1) for _ in range(2))
-    require(np.array_equal(one.values, two.values), "embed: the same draw gave two answers; seed the noise from (seed, draw, id)")
+    require(
+        np.array_equal(one.values, two.values),
+        "embed: the same draw gave two answers; seed the noise from (seed, draw, id)",
+    )
 
 
 def survives_saving(subject: DefenseSubject) -> None:
@@ -112,12 +128,19 @@ def lets_nothing_go_round(subject: DefenseSubject) -> None:
     released = release.embed(few, subject.tap)
     expected, got = release.predict(few), _predict_from(release, released)
     gap = float(np.abs(expected.log_probs - got.log_probs).max())
-    require(gap <= TOLERANCE, f"something goes round the released tensor: predictions from it alone differ by {gap:.2g}")
+    require(
+        gap <= TOLERANCE, f"something goes round the released tensor: predictions from it alone differ by {gap:.2g}"
+    )
     swapped = Embeddings(released.ids[::-1], released.values, released.offsets)
     mixed = _predict_from(release, swapped).log_probs
-    require(bool(np.abs(mixed - got.log_probs).max() <= TOLERANCE), "predict_from looks the text up by its id: the clear text goes round")
+    require(
+        bool(np.abs(mixed - got.log_probs).max() <= TOLERANCE),
+        "predict_from looks the text up by its id: the clear text goes round",
+    )
     again = release.embed(few, subject.tap, draw=1)
-    require(not np.array_equal(again.values, released.values), "two draws give the same tensor: a local claim without noise")
+    require(
+        not np.array_equal(again.values, released.values), "two draws give the same tensor: a local claim without noise"
+    )
 
 
 def checks_its_release_point(subject: DefenseSubject) -> None:

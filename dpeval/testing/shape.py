@@ -15,7 +15,9 @@ def is_frozen_dataclass(plugin: Defense | Attack) -> None:
     """It is a frozen keyword-only dataclass."""
     cls = type(plugin)
     parameters = getattr(cls, "__dataclass_params__", None)
-    require(parameters is not None and parameters.frozen, f"{cls.__name__} is not @dataclass(frozen=True, kw_only=True)")
+    require(
+        parameters is not None and parameters.frozen, f"{cls.__name__} is not @dataclass(frozen=True, kw_only=True)"
+    )
     positional = [f.name for f in dataclasses.fields(plugin) if f.init and not f.kw_only]  # type: ignore[arg-type]
     require(not positional, f"fields {positional} are not keyword-only; use @dataclass(frozen=True, kw_only=True)")
 
@@ -26,7 +28,10 @@ def is_documented(plugin: Defense | Attack) -> None:
     own = cls.__dict__.get("__doc__") or ""
     require(bool(own.strip()) and not own.startswith(f"{cls.__name__}("), f"{cls.__name__} has no docstring of its own")
     source = getattr(cls, "source", "")
-    require(isinstance(source, str) and bool(source), f"{cls.__name__}.source is empty; name the paper or page it implements")
+    require(
+        isinstance(source, str) and bool(source),
+        f"{cls.__name__}.source is empty; name the paper or page it implements",
+    )
 
 
 def has_an_identity(plugin: Defense | Attack) -> None:

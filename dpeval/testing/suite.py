@@ -61,7 +61,9 @@ def check_plugin(plugin: Defense | Attack) -> Outcome:
     findings = list(_run(SHAPE_CHECKS, plugin))
     with tempfile.TemporaryDirectory() as folder:
         tiny = Tiny.make(Path(folder))
-        make, checks = (DefenseSubject, DEFENSE_CHECKS) if isinstance(plugin, Defense) else (AttackSubject, ATTACK_CHECKS)
+        make, checks = (
+            (DefenseSubject, DEFENSE_CHECKS) if isinstance(plugin, Defense) else (AttackSubject, ATTACK_CHECKS)
+        )
         subject, finding = _made(make, plugin, tiny)
         findings.append(finding)
         if subject is not None:
@@ -70,7 +72,11 @@ def check_plugin(plugin: Defense | Attack) -> Outcome:
 
 
 def _made(make: Callable[..., Any], plugin: Defense | Attack, tiny: Tiny) -> tuple[Any, Finding]:
-    words = "it trains, drawing only from its context" if isinstance(plugin, Defense) else "it runs, drawing only from its context"
+    words = (
+        "it trains, drawing only from its context"
+        if isinstance(plugin, Defense)
+        else "it runs, drawing only from its context"
+    )
     try:
         return make(plugin, tiny), Finding(words)
     except Exception as error:  # noqa: BLE001 - whatever the plug-in raises is the finding
@@ -111,7 +117,9 @@ def _installed(name: str) -> PluginClass:
         if name in registry.names(kind):
             return registry.get(kind, name)
     known = [*registry.names("defenses"), *registry.names("attacks")]
-    raise ConfigError(f"no plug-in {name!r}: give FILE.py:Class, package.module:Class or a name; {near_miss(name, known)}")
+    raise ConfigError(
+        f"no plug-in {name!r}: give FILE.py:Class, package.module:Class or a name; {near_miss(name, known)}"
+    )
 
 
 def _module(name: str) -> Any:

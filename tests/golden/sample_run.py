@@ -50,14 +50,17 @@ def films() -> DataSummary:
         Note("exact duplicate kept in one group", 41, tuple(f"row:{i}" for i in range(20))),
     )
     return DataSummary(
-        name=DATA, fingerprint="a1" * 32, records=12808, roles={"members": 1050, "nonmembers": 1050, "auxiliary": 6000, "test": 4708},
-        labels={"fresh": 6400, "rotten": 6408}, attribute="film", attribute_values=20, attribute_records=700, notes=notes,
+        name=DATA, fingerprint="a1" * 32, records=12808, roles={"members": 1050, "nonmembers": 1050,
+        "auxiliary": 6000, "test": 4708},
+        labels={"fresh": 6400, "rotten": 6408}, attribute="film", attribute_values=20, attribute_records=700,
+        notes=notes,
     )  # fmt: skip
 
 
 def small() -> DataSummary:
     return DataSummary(
-        name=SMALL, fingerprint="b2" * 32, records=90, roles={"members": 30, "nonmembers": 0, "auxiliary": 40, "test": 20},
+        name=SMALL, fingerprint="b2" * 32, records=90, roles={"members": 30, "nonmembers": 0, "auxiliary": 40,
+        "test": 20},
         labels={"été": 45, "": 45},
     )  # fmt: skip
 
@@ -75,7 +78,8 @@ def estimate(value: float, half: float, n: int = 2100, models: int = 3) -> Estim
 
 def defense(label: str, use: str, accuracy: float, **more: object) -> DefenseResult:
     fields: dict[str, object] = {
-        "label": label, "use": use, "data": DATA, "model": MODEL, "source": "a paper", "settings": {}, "status": Status.OK,
+        "label": label, "use": use, "data": DATA, "model": MODEL, "source": "a paper", "settings": {},
+        "status": Status.OK,
         "claim": NoClaim(), "verdict": Verdict(ruling=Ruling.NO_CLAIM, reading="Nothing is claimed."),
         "utility": estimate(accuracy, 0.02, 4708), "train_accuracy": estimate(min(accuracy + 0.1, 0.97), 0.01, 1050),
         "cost": Cost(74.2, 141.5, 812 * 2**20, 22_713_986),
@@ -107,24 +111,29 @@ def defenses() -> tuple[DefenseResult, ...]:
     return (
         defense("none", "none", 0.75),
         defense(
-            "dp-adam epsilon=1", "dp-adam", 0.58, claim=central(1, 1e-3), settings={"epsilon": 1.0, "layers": (4, 5), "lora": None},
-            verdict=verdict(Ruling.REFUTED, "The audit found more than was claimed.", 1.7, 4.2), dominated_by="dp-adam epsilon=8",
+            "dp-adam epsilon=1", "dp-adam", 0.58, claim=central(1, 1e-3), settings={"epsilon": 1.0, "layers": (4, 5),
+            "lora": None},
+            verdict=verdict(Ruling.REFUTED, "The audit found more than was claimed.", 1.7),
+            dominated_by="dp-adam epsilon=8",
             warnings=("untuned: default learning rate",), diagnostics={"mean clip factor": 0.31},
         ),
         defense(
             "dp-adam epsilon=8", "dp-adam", 0.74, claim=central(8), settings={"epsilon": 8.0},
-            verdict=verdict(Ruling.UNTESTABLE, "Even a perfect attack could not have refuted this claim here.", 0.1, 4.2),
+            verdict=verdict(Ruling.UNTESTABLE, "Even a perfect attack could not have refuted this claim here.", 0.1),
         ),
         defense(
             "dp-forward position=encoder.2.add_norm_2", "dp-forward", 0.53, claim=local(8),
-            verdict=verdict(Ruling.CONSISTENT, "Repeated queries told the inputs apart no better than ε = 8 allows.", 3.4, 9.5),
+            verdict=verdict(Ruling.CONSISTENT, "Repeated queries told the inputs apart no better than ε = 8 allows.",
+            3.4, 9.5),
         ),
         defense(WEIRD, "my.py:Rounding", 0.74, source="see <https://example.org/a|b>"),
         defense(
-            "exploding", "exploding", 0.5, status=Status.FAILED, reason="RuntimeError: out of memory\n  at step 3 | layer 2",
+            "exploding", "exploding", 0.5, status=Status.FAILED,
+            reason="RuntimeError: out of memory\n  at step 3 | layer 2",
             utility=Undefined("not trained"), train_accuracy=Undefined("not trained"), cost=None,
         ),
-        defense("none", "none", 0.55, data=SMALL, utility=estimate(0.55, 0.22, 20), train_accuracy=estimate(0.9, 0.1, 30)),
+        defense("none", "none", 0.55, data=SMALL, utility=estimate(0.55, 0.22, 20), train_accuracy=estimate(0.9, 0.1,
+        30)),
     )  # fmt: skip
 
 
@@ -139,11 +148,14 @@ def cell(label: str, attack: str, status: Status = Status.OK, **more: object) ->
 
 def membership(label: str, auc: float, differs: str, **more: object) -> CellResult:
     measures = {
-        "auc": estimate(auc, 0.024), "balanced accuracy": estimate(auc - 0.02, 0.02, 1050), "tpr at fpr 0.01": estimate(0.02, 0.015),
-        "tpr at fpr 0.001": Undefined("n too small: 1050 non-members, need 2995"), "smallest detectable auc": estimate(0.534, 0.0),
+        "auc": estimate(auc, 0.024), "balanced_accuracy": estimate(auc - 0.02, 0.02, 1050),
+        "tpr@1%fpr": estimate(0.02, 0.015),
+        "tpr@0.1%fpr": Undefined("too few non-members (1050): 2995 needed for a false positive rate of 0.1%"),
+        "detectable_auc": estimate(0.534, 0.0),
     }  # fmt: skip
     fields: dict[str, object] = {
-        "measures": measures, "headline": "auc", "null": 0.5, "p_value": 0.3 if differs == "no" else 1e-9, "seconds": 1.24,
+        "measures": measures, "headline": "auc", "null": 0.5, "p_value": 0.3 if differs == "no" else 1e-9,
+        "seconds": 1.24,
         "p_holm": 1.0 if differs == "no" else 9e-9, "distinguishable": differs, "reading": "What this number means.",
     }  # fmt: skip
     return cell(label, "mia-threshold signal=loss", **(fields | more))  # type: ignore[arg-type]
@@ -151,7 +163,8 @@ def membership(label: str, auc: float, differs: str, **more: object) -> CellResu
 
 def inversion(label: str, f1: float, differs: str, **more: object) -> CellResult:
     fields: dict[str, object] = {
-        "measures": {"f1": estimate(f1, 0.03, 500), "precision": estimate(f1 + 0.01, 0.03, 500), "f1 content words": estimate(f1, 0.05, 490)},
+        "measures": {"f1": estimate(f1, 0.03, 500), "baseline_f1": estimate(0.062, 0.004, 500),
+        "content_f1": estimate(f1, 0.05, 490)},
         "headline": "f1", "null": 0.062, "p_value": 0.0004, "p_holm": 0.0028, "distinguishable": differs,
         "reading": "Tokens of the text that were recovered.",
     }  # fmt: skip
@@ -170,25 +183,30 @@ def film_cells() -> tuple[CellResult, ...]:
         inversion("none", 0.81, "yes"),
         inversion("dp-adam epsilon=1", 0.8, "yes"),
         inversion("dp-adam epsilon=8", 0.79, "yes"),
-        cell("dp-forward position=encoder.2.add_norm_2", "invert-nearest", Status.UNFIT, reason="it releases at its own tap only"),
+        cell("dp-forward position=encoder.2.add_norm_2", "invert-nearest", Status.UNFIT,
+        reason="it releases at its own tap only"),
         inversion(WEIRD, 0.31, "yes"),
-        attribute("none", Status.NOT_VALIDATED, "the positive control reached 0.08 [0.05, 0.11], no more than guessing"),
+        attribute("none", Status.NOT_VALIDATED,
+        "the positive control reached 0.08 [0.05, 0.11], no more than guessing"),
         attribute("dp-adam epsilon=8", Status.OK, ""),
     )  # fmt: skip
 
 
 def attribute(label: str, status: Status, reason: str) -> CellResult:
-    measures = {"gain over best baseline": estimate(0.02, 0.06, 120, 1)}
+    measures = {"gain_accuracy": estimate(0.02, 0.06, 120, 1)}
     return cell(
-        label, "attribute-probe", status, reason=reason, measures=measures, headline="gain over best baseline", null=0.0,
+        label, "attribute-probe", status, reason=reason, measures=measures, headline="gain_accuracy",
+        null=0.0,
         distinguishable="insufficient", p_value=0.6, reading="Too few records to say.",
     )  # fmt: skip
 
 
 def small_cells() -> tuple[CellResult, ...]:
     return (
-        cell("none", "mia-threshold signal=loss", data=SMALL, measures={"auc": Undefined("one class")}, headline="auc", null=0.5),
-        cell("none", "mia-threshold signal=entropy", Status.INVALID, data=SMALL, measures={"auc": estimate(0.9, 0.05, 60, 1)},
+        cell("none", "mia-threshold signal=loss", data=SMALL, measures={"auc": Undefined("one class")},
+        headline="auc", null=0.5),
+        cell("none", "mia-threshold signal=entropy", Status.INVALID, data=SMALL, measures={"auc": estimate(0.9, 0.05,
+        60, 1)},
              headline="auc", null=0.5, reason="the blind attacker reaches 0.93"),
     )  # fmt: skip
 
@@ -196,10 +214,13 @@ def small_cells() -> tuple[CellResult, ...]:
 def controls() -> tuple[ControlResult, ...]:
     shared = {"data": DATA, "model": MODEL}
     return (
-        ControlResult(attack="mia-threshold signal=loss", goal="membership", tap=None, measure="auc", null=0.5, validated=True,
+        ControlResult(attack="mia-threshold signal=loss", goal="membership", tap=None, measure="auc", null=0.5,
+        validated=True,
                       positive=estimate(0.93, 0.02), negative=estimate(0.5, 0.025), reason="", **shared),
-        ControlResult(attack="attribute-probe", goal="attribute", tap="output", measure="accuracy", null=0.07, validated=False,
-                      positive=estimate(0.08, 0.03, 120), negative=Undefined("not run"), reason="did not break the positive control",
+        ControlResult(attack="attribute-probe", goal="attribute", tap="output", measure="accuracy", null=0.07,
+        validated=False,
+                      positive=estimate(0.08, 0.03, 120), negative=Undefined("not run"),
+                      reason="did not break the positive control",
                       **shared),
     )  # fmt: skip
 
@@ -207,7 +228,9 @@ def controls() -> tuple[ControlResult, ...]:
 def blind() -> tuple[BlindResult, ...]:
     return (
         BlindResult(data=DATA, auc=estimate(0.503, 0.025), invalid=False, reading="The texts alone give nothing away."),
-        BlindResult(data=SMALL, auc=estimate(0.93, 0.06, 60, 1), invalid=True, reading="Members are longer than the others."),
+        BlindResult(
+            data=SMALL, auc=estimate(0.93, 0.06, 60, 1), invalid=True, reading="Members are longer than the others."
+        ),
     )
 
 
@@ -215,15 +238,18 @@ def attacks() -> tuple[AttackSummary, ...]:
     return (
         AttackSummary(label="mia-threshold signal=loss", use="mia-threshold", goal="membership", access="predictions",
                       source="Yeom et al. 2018", story="Calls a record a member when the model's loss on it is low."),
-        AttackSummary(label="invert-nearest", use="invert-nearest", goal="inversion", access="embeddings", source="Song 2020"),
+        AttackSummary(label="invert-nearest", use="invert-nearest", goal="inversion", access="embeddings",
+        source="Song 2020"),
     )  # fmt: skip
 
 
 def provenance() -> Provenance:
     return Provenance(
         dpeval="0.1.0", python="3.11.9", platform="Linux x86_64", packages={"torch": "2.13.0", "numpy": "2.4.1"},
-        matrix_file="everything.toml", matrix_sha256="d4" * 32, matrix_text='name = "everything"\n# ```` a fence ````\nseeds = [0, 1, 2]\n',
-        seeds=(0, 1, 2), command="dpeval run everything.toml", created="2026-01-02T03:04:05+00:00", seconds=481.3, jobs=2, threads=1,
+        matrix_file="everything.toml", matrix_sha256="d4" * 32,
+        matrix_text='name = "everything"\n# ```` a fence ````\nseeds = [0, 1, 2]\n',
+        seeds=(0, 1, 2), command="dpeval run everything.toml", created="2026-01-02T03:04:05+00:00", seconds=481.3,
+        jobs=2, threads=1,
         device="cpu", git="0123456789ab", trials={DATA: 18},
     )  # fmt: skip
 

@@ -59,7 +59,8 @@ def add_prefix(classifier: TextClassifier, length: int, generator: torch.Generat
     problem = unfit_for_prefix(encoder)
     if problem:
         raise ModelError(problem)
-    prefix = Prefix(encoder, length)
+    with torch.random.fork_rng(devices=[]):
+        prefix = Prefix(encoder, length)
     with torch.no_grad():
         for p in prefix.parameters():
             p.normal_(0.0, 1.0, generator=generator)
@@ -131,6 +132,7 @@ def load_prefix(classifier: TextClassifier, folder: Path) -> None:
         return
     tensors = load_file(folder / _FILE)
     length = len(next(iter(tensors.values())))
-    prefix = Prefix(classifier.encoder, length)
+    with torch.random.fork_rng(devices=[]):
+        prefix = Prefix(classifier.encoder, length)
     prefix.load_state_dict(tensors)
     attach_prefix(classifier, prefix.eval())

@@ -23,12 +23,18 @@ from dpeval.plugin import Context, Defense, Release, Task
 from dpeval.privacy.steps import default_delta
 from dpeval_defenses.dp_forward.accounting import claim_of, plan_noise
 from dpeval_defenses.dp_forward.noise import NoisyRelease
-from dpeval_defenses.dp_forward.training import NoisyTensors, cached_forward, clear_forward, clear_tensors, freeze_before
+from dpeval_defenses.dp_forward.training import (
+    NoisyTensors,
+    cached_forward,
+    clear_forward,
+    clear_tensors,
+    freeze_before,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DPForward(Defense):
-    """Each text leaves the device once, as a noised tensor that is private for any two texts (sequence-level local DP)."""
+    """Each text leaves the device once, as a noised tensor: sequence-level local privacy for any two texts."""
 
     source: ClassVar[str] = "Du et al. 2023 (DP-Forward), arXiv:2309.06746"
 

@@ -23,7 +23,7 @@ ZERO = 1e-12
 def bounded(x: Tensor, *, clip: float, normalise: bool) -> Tensor:
     """Each example's (rows, d) matrix scaled to Frobenius norm ``clip``, or to at most that when not ``normalise``.
 
-    Shape (B, rows, d). Two results of any two inputs are at most 2·clip apart (Du et al. 2023, section 3.2). A matrix of
+    Shape (B, rows, d). Results of any two inputs are at most 2·clip apart (Du et al. 2023, section 3.2). A matrix of
     zeros stays zero, and the gradient there is ``clip`` times the identity: finite, where x/‖x‖ has none.
     """
     squared = x.double().square().sum(dim=(1, 2), keepdim=True)

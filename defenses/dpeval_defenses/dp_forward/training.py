@@ -34,7 +34,7 @@ def freeze_before(classifier: TextClassifier, tap: str) -> None:
     before, after = parameters_before(classifier, tap), parameters_after(classifier, tap)
     free = released_parameters(names, before=before, after=after)
     for name, parameter in classifier.named_parameters():
-        parameter.requires_grad_(requires_grad=name in free)
+        parameter.requires_grad_(name in free)
 
 
 def clear_tensors(classifier: TextClassifier, texts: EncodedTexts, tap: str, length: int) -> list[Tensor]:
@@ -86,7 +86,9 @@ class NoisyTensors:
         return count * self.rows * self.clear[0].shape[1] * self.clear[0].element_size()
 
 
-def cached_forward(classifier: TextClassifier, tap: str, tensors: NoisyTensors, rows: Sequence[int], epoch: int) -> Tensor:
+def cached_forward(
+    classifier: TextClassifier, tap: str, tensors: NoisyTensors, rows: Sequence[int], epoch: int
+) -> Tensor:
     """Logits of the released training tensors at ``rows``: only what follows the tap is computed."""
     return forward_from(classifier, tap, tensors.at(rows, epoch))
 

@@ -58,7 +58,10 @@ def test_two_tables_of_one_plugin_are_told_apart_by_what_differs(tmp_path: Path)
         ({"data": "lable = 'x'"}, r"data\.lable: unknown key; did you mean 'label'\?"),
         ({"defense": "epoch = 1"}, r"defense\[0\]\.epoch: unknown key; did you mean 'epochs'\?"),
         ({"attack": 'signal = "los"'}, r"attack\[0\]\.signal: expected one of .*'loss'"),
-        ({"attack": '[[attack]]\nuse = "mia-treshold"'}, r"unknown attack 'mia-treshold'; did you mean 'mia-threshold'"),
+        (
+            {"attack": '[[attack]]\nuse = "mia-treshold"'},
+            r"unknown attack 'mia-treshold'; did you mean 'mia-threshold'",
+        ),
         ({"attack": '[[attack]]\nuse = "mia-threshold"'}, "occurs twice with the same settings"),
         ({"top": "seeds = [010]"}, "not valid TOML"),
     ],

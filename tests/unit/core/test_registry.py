@@ -66,7 +66,9 @@ def test_a_name_registered_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         Registry().names("defenses")
 
 
-def test_a_broken_plugin_that_nobody_asked_for_is_a_warning(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_plugin_that_nobody_asked_for_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(module, "entry_points", lambda group: points(("gone", "no_such_package:X")))
     assert Registry().classes("defenses") == {}
     assert "no_such_package" in caplog.text

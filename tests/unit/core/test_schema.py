@@ -35,7 +35,9 @@ def test_a_number_given_as_text_is_refused_with_file_line_and_key() -> None:
         build(Knobs, {"epsilon": "three"}, PLACE)
 
 
-@pytest.mark.parametrize("table", [{"epsilon": "1e-5"}, {"steps": 1.5}, {"steps": True}, {"secure": 1}, {"mode": "medium"}])
+@pytest.mark.parametrize(
+    "table", [{"epsilon": "1e-5"}, {"steps": 1.5}, {"steps": True}, {"secure": 1}, {"mode": "medium"}]
+)
 def test_nothing_is_coerced_silently(table: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="expected"):
         build(Knobs, table, PLACE)

@@ -28,7 +28,9 @@ def test_an_entry_is_found_by_its_identity_and_by_nothing_else(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["a.bin", "sub/b.txt", RECORD])
-def test_a_damaged_entry_is_said_removed_and_made_again(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_entry_is_said_removed_and_made_again(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     store = Store(tmp_path)
     entry = store.put("train", {"x": 1}, fill)
     with entry.file(name).open("r+b") as file:

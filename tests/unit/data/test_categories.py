@@ -48,7 +48,7 @@ def test_one_rule_for_all_sources(cells: tuple[object, ...], expected: tuple[str
         ((1, "1"), r"mixes kinds of values \(number: 1 at line 1; text: '1' at line 2\)"),
         ((True, 1), "boolean: True at line 1; number: 1 at line 2"),
         (("x", None, *(1,) * 9), "number: 1 at line 3, .* and 4 more"),
-        ((0.5, 1.0), "0.5 at line 1 has decimals; regression is not supported"),
+        ((0.5, 1.0), "0.5 at line 1 has decimals, .*regression is not supported"),
         (("0.5", "1"), "0.5 at line 1 has decimals"),
         ((1.0, math.inf), "inf at line 2 has decimals"),
         (("1", "01"), "'1', '01' are one number spelt in two ways .line 2."),
@@ -83,22 +83,22 @@ def test_the_most_frequent_values_are_kept_and_ties_go_by_order() -> None:
 def test_rare_values_are_left_out() -> None:
     """attribute_min keeps the values that enough records have; where none has, the largest count is told."""
     assert chosen(("a", "a", "b"), attribute_min=2) == ("a", "a", None)
-    with pytest.raises(DataError, match="no value of 'a' has 3 records; the most is 2"):
+    with pytest.raises(DataError, match=r"no value of 'a' has 3 records; the most is 2"):
         chosen(("a", "a", "b"), attribute_min=3)
 
 
 def test_quantities_and_identifiers_are_no_categories() -> None:
     """Ages from 18 to 90 are to be binned; a value for each row is an identifier; a choice of values overrides both."""
     ages = tuple(str(18 + i % 73) for i in range(730))
-    with pytest.raises(DataError, match="73 different numbers: a quantity.*bins"):
+    with pytest.raises(DataError, match=r"73 different numbers: a quantity.*bins"):
         chosen(ages)
     assert len({*chosen(ages, attribute_top=5)} - {None}) == 5
-    with pytest.raises(DataError, match="9 different values in 9 rows, too many to learn any"):
+    with pytest.raises(DataError, match=r"9 different values in 9 rows, too many to learn any"):
         chosen(tuple("abcdefghi"))
     assert chosen(("1", "2", "1", "2")) == ("1", "2", "1", "2")
 
 
 def test_an_attribute_without_any_value() -> None:
     """A column that is empty in all usable rows is refused."""
-    with pytest.raises(DataError, match="no usable row has a value in 'a'"):
+    with pytest.raises(DataError, match=r"no usable row has a value in 'a'"):
         chosen((None, None))

@@ -53,7 +53,7 @@ def test_every_row_is_accounted_for() -> None:
 
 def test_a_note_holds_twenty_ids_and_the_full_count() -> None:
     """Long lists are cut, counts are not."""
-    rows = cleaned({"text": [""] * 25 + ["a"], "label": ["x"] * 26})
+    rows = cleaned({"text": [*[""] * 25, "a"], "label": ["x"] * 26})
     assert notes(rows)["dropped: the text is blank or missing"] == (25, tuple(str(i) for i in range(1, 21)))
 
 
@@ -78,9 +78,9 @@ def test_ids_are_text_unique_and_present() -> None:
     """Numbers become text; a missing id and a repeated one are errors that say where."""
     cells: dict[str, list[object]] = {"text": ["a", "b"], "label": ["x", "y"]}
     assert cleaned({**cells, "key": [7, 8.0]}, id="key").ids == ("7", "8")
-    with pytest.raises(DataError, match="'7' stands at a.csv, row 1 and at a.csv, row 2"):
+    with pytest.raises(DataError, match=r"'7' stands at a.csv, row 1 and at a.csv, row 2"):
         cleaned({**cells, "key": [7, "7"]}, id="key")
-    with pytest.raises(DataError, match="a.csv, row 2 has no 'key'"):
+    with pytest.raises(DataError, match=r"a.csv, row 2 has no 'key'"):
         cleaned({**cells, "key": [7, None]}, id="key")
 
 
@@ -93,21 +93,21 @@ def test_where_compares_as_text() -> None:
         "k": [True, True, False],
     }
     assert cleaned(cells, where={"n": [1, 2], "k": True}).ids == ("1", "2")
-    with pytest.raises(DataError, match="no row of a.csv has label = 'z'; there are: 'x', 'y'"):
+    with pytest.raises(DataError, match=r"no row of a.csv has label = 'z'; there are: 'x', 'y'"):
         cleaned(cells, where={"label": ["x", "z"]})
 
 
 def test_columns_that_are_absent_or_hold_no_text() -> None:
     """A missing column is named with near misses; numbers in the text column are refused."""
-    with pytest.raises(DataError, match="a.csv has no column 'text'; did you mean 'texts'"):
+    with pytest.raises(DataError, match=r"a.csv has no column 'text'; did you mean 'texts'"):
         cleaned({"texts": ["a"], "label": ["x"]})
-    with pytest.raises(DataError, match="'text' holds int 5 at a.csv, row 1, expected text"):
+    with pytest.raises(DataError, match=r"'text' holds int 5 at a.csv, row 1, expected text"):
         cleaned({"text": [5], "label": ["x"]})
 
 
 def test_nothing_left_is_an_error() -> None:
     """A table whose rows all lack something is refused with the number of rows read."""
-    with pytest.raises(DataError, match="no row is left with both a text and a label; rows read: 2"):
+    with pytest.raises(DataError, match=r"no row is left with both a text and a label; rows read: 2"):
         cleaned({"text": ["", "b"], "label": ["x", None]})
 
 

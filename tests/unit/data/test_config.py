@@ -60,7 +60,7 @@ def test_columns_names_everything_that_is_read_once() -> None:
         ({"attribute": "g", "attribute_top": 1}, "attribute_top: expected a whole number of at least 2, got 1"),
         ({"attribute": "g", "attribute_min": 0.5}, "attribute_min: expected a whole number of at least 1, got 0.5"),
         ({"sample": True}, "sample: expected a whole number"),
-        ({"near_duplicates": 1.5}, "near_duplicates: expected a Jaccard similarity"),
+        ({"near_duplicates": 0.05}, "near_duplicates: expected a Jaccard similarity"),
         ({"near_duplicates": True}, "near_duplicates: expected a Jaccard similarity"),
         ({"delimiter": ";;"}, "delimiter: expected one character"),
         ({"where": "lang"}, 'where: expected "column = value'),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from dpeval.tiny import tiny_checkpoint, tiny_dataset
 from dpeval_defenses.dp_adam.noise import SeededNoise
 from dpeval_defenses.dp_adam.sampler import PoissonSampler
 from dpeval_defenses.dp_adam.settings import TrainSettings
@@ -79,3 +81,10 @@ def loop_engine() -> type[LoopEngine]:
 @pytest.fixture
 def problem() -> Callable[..., Problem]:
     return Problem
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """A checkpoint of two small layers, and 80 generated reviews with two labels."""
+    checkpoint = tiny_checkpoint(tmp_path_factory.mktemp("tiny"), max_length=14)
+    return SimpleNamespace(checkpoint=checkpoint, records=tiny_dataset().records)

@@ -67,6 +67,15 @@ def _odd(parameter: nn.Parameter) -> Iterator[str]:
         yield f"its type {parameter.dtype} is not real floating point"
 
 
+def refuse_stray(names: list[str]) -> None:
+    """Raises :class:`CannotClip` if gradients of the parameters ``names`` went round the recording."""
+    if names:
+        raise CannotClip(
+            f"the gradient of {', '.join(map(repr, names))} went round the recording: the parameter was used outside "
+            "of the model's forward pass, or by a custom autograd function; its per-example gradients are unknown"
+        )
+
+
 def checked_losses(losses: Tensor) -> Tensor:
     """``losses`` itself when it is a vector of one loss for each example; otherwise an error that says what to do."""
     if not isinstance(losses, Tensor) or not losses.is_floating_point():

@@ -12,27 +12,30 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from .checks import checked_losses, refuse_unfit
-from .records import Record, squared_norms, widened
+from .modes import BookKeeping, Mode, PerLayer, TwoPass
+from .records import widened
 from .tape import Tape
 
-Mode = Literal["book-keeping", "two-pass", "per-layer"]
+ModeName = Literal["book-keeping", "two-pass", "per-layer"]
 
 
 class ClippedGradients:
     """Clips the gradient of each example to ``max_norm`` and adds the clipped gradients to ``.grad``."""
 
-    def __init__(self, model: nn.Module, max_norm: float, mode: Mode = "book-keeping") -> None:
+    def __init__(self, model: nn.Module, max_norm: float, mode: ModeName = "book-keeping") -> None:
         if not (math.isfinite(max_norm) and max_norm > 0):
             raise ValueError(f"ClippedGradients: expected a finite max_norm > 0, got {max_norm}")
+        if mode not in get_args(ModeName):
+            raise ValueError(f"ClippedGradients: expected mode in {get_args(ModeName)}, got {mode!r}")
         refuse_unfit(model)
         self.max_norm = max_norm
-        self.mode = mode
+        self.mode: ModeName = mode
         self.nonfinite = 0
         self._tape = Tape(model)
         self._tape.attach()
@@ -40,49 +43,28 @@ class ClippedGradients:
     def backward(self, losses: Tensor) -> Tensor:
         """Adds Σ_i min(1, C/‖g_i‖) g_i to ``.grad``; returns the norms ‖g_i‖, shape (B,)."""
         losses = checked_losses(losses)
-        records: dict[nn.Parameter, list[Record]] = {}
+        squares = self._running().run(losses)
+        self.nonfinite += int((~squares.isfinite()).sum())
+        return squares.sqrt().to(widened(losses).dtype)
 
-        def keep(parameter: nn.Parameter, record: Record) -> None:
-            records.setdefault(parameter, []).append(record)
-
-        self._tape.open(keep, len(losses))
-        try:
-            losses.sum().backward()
-        finally:
-            self._tape.close()
-        return self._clip(records, losses)
+    def groups(self) -> dict[str, float]:
+        """The bound of each group of parameters that is clipped on its own; flat clipping has one group, ''."""
+        if self.mode != "per-layer":
+            return {"": self.max_norm}
+        names = list(dict.fromkeys(self._group_names().values()))
+        return {name: self.max_norm / math.sqrt(len(names)) for name in names}
 
     def detach(self) -> None:
         """Leaves the model as it was before."""
         self._tape.detach()
 
-    @torch.no_grad()
-    def _clip(self, records: dict[nn.Parameter, list[Record]], losses: Tensor) -> Tensor:
-        total = torch.zeros(len(losses), dtype=torch.float64, device=losses.device)
-        for parameter, uses in records.items():
-            total += squared_norms(uses, parameter.shape)
-        norms = total.sqrt()
-        finite = norms.isfinite()
-        factors = torch.where(norms > self.max_norm, self.max_norm / norms, 1.0)
-        if not bool(finite.all()):
-            self.nonfinite += int((~finite).sum())
-            factors = factors[finite]
-            records = {p: [r.take(finite) for r in uses] for p, uses in records.items()}
-        for parameter, uses in records.items():
-            _accumulate(parameter, uses, factors)
-        return norms.to(widened(losses).dtype)
+    def _running(self) -> Mode:
+        if self.mode == "book-keeping":
+            return BookKeeping(self._tape, self.max_norm)
+        if self.mode == "two-pass":
+            return TwoPass(self._tape, self.max_norm)
+        names = self._group_names()
+        return PerLayer(self._tape, self.groups(), names.__getitem__)
 
-
-def _accumulate(parameter: nn.Parameter, uses: list[Record], factors: Tensor) -> None:
-    """Adds Σ_i factors_i g_i to the parameter's gradient."""
-    direct = parameter.grad is not None and parameter.dtype in (torch.float32, torch.float64)
-    into = parameter.grad if direct else torch.zeros_like(widened(parameter.data))
-    assert into is not None  # noqa: S101
-    for use in uses:
-        use.weighted_sum(factors, into)
-    if direct:
-        return
-    if parameter.grad is None:
-        parameter.grad = into.to(parameter.dtype)
-    else:
-        parameter.grad.add_(into)
+    def _group_names(self) -> dict[nn.Parameter, str]:
+        return {p: name.rpartition(".")[0] for name, p in self._tape.model.named_parameters() if p.requires_grad}

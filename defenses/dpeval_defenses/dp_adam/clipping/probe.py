@@ -85,6 +85,8 @@ class Layout:
         batch = tape.batch
         if batch is None:
             tape.batch = batch = tensor.shape[0]
+        if batch == 1:
+            return 0
         use = self._uses[id(parameter)]
         self._uses[id(parameter)] += 1
         axis = self._planned(id(parameter), use) if self._plan is not None else _conventional(tape, tensor, batch)

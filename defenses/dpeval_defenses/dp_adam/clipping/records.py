@@ -26,6 +26,11 @@ def widened(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
+def scaled(tensor: Tensor, weights: Tensor) -> Tensor:
+    """``tensor`` (B, T, n) with each example's part times its weight."""
+    return tensor * weights.to(tensor.dtype)[:, None, None]
+
+
 @dataclass(frozen=True, eq=False)
 class Outer:
     """Example i's gradient is grad[i]ᵀ data[i] (of shape (p, d)), or its transpose: a matrix applied to T rows.
@@ -56,14 +61,13 @@ class Outer:
         """Adds G_i to ``into``, which has the parameter's shape."""
         into.addmm_(widened(self.left[i]).T, widened(self.right[i]))
 
-    def weighted_sum(self, weights: Tensor, into: Tensor) -> None:
+    def add_sum(self, weights: Tensor, into: Tensor) -> None:
         """Adds Σ w_i G_i to ``into``; the narrower factor is the one that is scaled, since scaling copies it."""
         left, right = widened(self.left), widened(self.right)
-        scale = weights.to(left.dtype)[:, None, None]
         if left.shape[-1] <= right.shape[-1]:
-            left = left * scale
+            left = scaled(left, weights)
         else:
-            right = right * scale
+            right = scaled(right, weights)
         into.addmm_(left.flatten(0, 1).T, right.flatten(0, 1))
 
     def take(self, keep: Tensor) -> Outer:
@@ -91,11 +95,9 @@ class Rows:
         """Adds G_i to ``into``, which has the parameter's shape."""
         into.index_add_(0, self.ids[i], widened(self.grad[i]).to(into.dtype))
 
-    def weighted_sum(self, weights: Tensor, into: Tensor) -> None:
+    def add_sum(self, weights: Tensor, into: Tensor) -> None:
         """Adds Σ w_i G_i to ``into``."""
-        grad = widened(self.grad)
-        scaled = grad * weights.to(grad.dtype)[:, None, None]
-        into.index_add_(0, self.ids.flatten(), scaled.flatten(0, 1))
+        into.index_add_(0, self.ids.flatten(), scaled(widened(self.grad), weights).flatten(0, 1))
 
     def take(self, keep: Tensor) -> Rows:
         """The record of the examples at ``keep`` alone."""
@@ -117,11 +119,10 @@ class Dense:
         """Adds G_i to ``into``."""
         into.add_(self.grad[i])
 
-    def weighted_sum(self, weights: Tensor, into: Tensor) -> None:
+    def add_sum(self, weights: Tensor, into: Tensor) -> None:
         """Adds Σ w_i G_i to ``into``."""
         grad = widened(self.grad)
-        flat = grad.reshape(len(grad), -1)
-        into.add_((weights.to(grad.dtype) @ flat).view(into.shape))
+        into.add_((weights.to(grad.dtype) @ grad.reshape(len(grad), -1)).view(into.shape))
 
     def take(self, keep: Tensor) -> Dense:
         """The record of the examples at ``keep`` alone."""

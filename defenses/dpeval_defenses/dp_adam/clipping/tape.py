@@ -13,8 +13,9 @@ function that keeps what its rule needs; any other goes through :mod:`shared`.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,12 +23,15 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.hooks import RemovableHandle
 
-from .checks import CannotClip
+from .checks import CannotClip, refuse_stray
 from .functions import Site, Spread
 from .probe import Layout, Probe
 from .records import Record
 from .rules import RULES
 from .shared import Shared, share, shared_operation
+
+Grads = dict[nn.Parameter, Tensor | None]
+"""What stands in for ``.grad`` of each trained parameter during a backward pass."""
 
 PASSED = frozenset(
     "size dim ndimension numel nelement stride is_contiguous is_floating_point is_complex is_signed element_size "
@@ -128,15 +132,27 @@ class Tape:
                     counts[parameter] = counts.get(parameter, 0) + 1
         return counts
 
-    def open(self, receiver: Callable[[nn.Parameter, Record], None], batch: int) -> None:
-        """Records of graphs over ``batch`` examples go to ``receiver`` until :meth:`close`."""
+    @contextlib.contextmanager
+    def listening(self, receiver: Callable[[nn.Parameter, Record], None], batch: int) -> Iterator[Grads]:
+        """Within it, a backward pass over ``batch`` examples reports to ``receiver``; yields the gradients to add to.
+
+        They are set aside meanwhile: a gradient that reaches a parameter by itself went round the recording and raises
+        CannotClip.
+        """
+        trained = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        grads: Grads = {p: p.grad for p in trained.values()}
+        for parameter in trained.values():
+            parameter.grad = None
         self.receiver, self.expected_batch = receiver, batch
         self._flip()
-
-    def close(self) -> None:
-        """Ends the backward pass."""
-        self.receiver = self.expected_batch = None
-        self._restore()
+        try:
+            yield grads
+            refuse_stray([name for name, p in trained.items() if p.grad is not None])
+        finally:
+            self.receiver = self.expected_batch = None
+            self._restore()
+            for parameter, grad in grads.items():
+                parameter.grad = grad
 
     def receive(self, site: Site, parameter: nn.Parameter, record: Record) -> None:
         """Takes one record during a backward pass of the engine."""

@@ -1,0 +1,115 @@
+"""The measures of one cell, by the goal of its attack, with what a headline is compared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scipy import stats
+
+from dpeval.collect.excess import attribute_excess, inversion_excess
+from dpeval.collect.gather import Gathered, Trained, is_member
+from dpeval.collect.runs import attribute_runs, auxiliary_tokens, inversion_runs, membership_runs
+from dpeval.jobs import Trial, as_attack
+from dpeval.measure.attribute import measure_attribute
+from dpeval.measure.inversion import InversionRun, measure_inversion
+from dpeval.measure.membership import MembershipRun, measure_gain, measure_membership
+from dpeval.measure.multiple import p_value
+from dpeval.models.checkpoint import Checkpoint
+from dpeval.types import Estimate, Measured, Undefined
+
+POWER = 0.8
+HEADLINES = {"membership": "auc", "extraction": "auc", "inversion": "content_f1", "attribute": "balanced_accuracy"}
+
+
+@dataclass(frozen=True, eq=False)
+class CellMeasures:
+    """Named measures; the headline, its null value, and the tested quantity (the headline itself, or a paired gain)."""
+
+    measures: dict[str, Measured]
+    headline: str
+    null: float | None
+    tested: Measured
+    tested_null: float
+    warnings: tuple[str, ...] = ()
+    exposed: tuple[str, ...] = ()
+    runs: tuple[MembershipRun, ...] = field(default=())
+
+    @property
+    def p_value(self) -> float | None:
+        """Two-sided, before the adjustment."""
+        return p_value(self.tested, self.tested_null) if isinstance(self.tested, Estimate) else None
+
+
+def measure_cell(
+    gathered: Gathered,
+    trained: Trained,
+    trial: Trial,
+    checkpoint: Checkpoint,
+    blind: tuple[MembershipRun, ...] = (),
+    level: float | None = None,
+) -> CellMeasures:
+    """Everything that is measured of one attack on one defense, over its seeds."""
+    level = level or gathered.experiment.report.level
+    goal = as_attack(trial.attack).goal
+    if goal == "inversion":
+        return _inversion(trained, trial, checkpoint, level)
+    if goal == "attribute":
+        return _attribute(trained, trial, level)
+    return _membership(gathered, trained, trial, blind, level)
+
+
+def _membership(
+    gathered: Gathered, trained: Trained, trial: Trial, blind: tuple[MembershipRun, ...], level: float
+) -> CellMeasures:
+    runs = membership_runs(trained, trial)
+    report = gathered.experiment.report
+    found = measure_membership(runs, prevalence=report.prevalence or 0.1, level=level)
+    measures = dict(found.estimates)
+    if blind and len(blind) == len(runs):
+        measures["auc_minus_blind"] = measure_gain(runs, blind, level=level)
+    auc = measures["auc"]
+    measures |= _limit("auc", auc, 0.5)
+    listed = found.details.get("exposed", ())
+    exposed = tuple(str(one["id"]) for one in listed if isinstance(one, dict)) if isinstance(listed, tuple) else ()
+    return CellMeasures(measures, "auc", 0.5, auc, 0.5, found.warnings, exposed, tuple(runs))
+
+
+def _inversion(trained: Trained, trial: Trial, checkpoint: Checkpoint, level: float) -> CellMeasures:
+    runs = inversion_runs(trained, trial, checkpoint)
+    found = measure_inversion(runs, auxiliary_tokens(trained, checkpoint, _fixed_rows(runs)), level=level)
+    measures = dict(found.estimates)
+    members = [is_member(job, run.ids) for (job, _), run in zip(trained.folders(trial.name), runs, strict=True)]
+    measures["memorisation_excess"] = inversion_excess(runs, members, level)
+    return _against_baseline(measures, "content_f1", found.warnings)
+
+
+def _attribute(trained: Trained, trial: Trial, level: float) -> CellMeasures:
+    runs = attribute_runs(trained, trial)
+    found = measure_attribute(runs, level=level)
+    measures = dict(found.estimates)
+    members = [is_member(job, run.ids) for (job, _), run in zip(trained.folders(trial.name), runs, strict=True)]
+    measures["memorisation_excess"] = attribute_excess(runs, members, level)
+    return _against_baseline(measures, "balanced_accuracy", found.warnings)
+
+
+def _against_baseline(measures: dict[str, Measured], headline: str, warnings: tuple[str, ...]) -> CellMeasures:
+    baseline, gain = measures.get(f"baseline_{headline}"), measures.get(f"gain_{headline}", Undefined("no baseline"))
+    null = baseline.value if isinstance(baseline, Estimate) else None
+    measures |= _limit(headline, gain, 0.0, shift=null or 0.0)
+    return CellMeasures(measures, headline, null, gain, 0.0, warnings)
+
+
+def _fixed_rows(runs: list[InversionRun]) -> int | None:
+    """The number of rows of each release when it is the same for all texts; ``None`` for ragged releases."""
+    lengths = {len(guess) for run in runs for guess in run.guessed}
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _limit(name: str, tested: Measured, null: float, shift: float = 0.0) -> dict[str, Measured]:
+    """The smallest value of the headline that these sizes would have told from ``null`` with 80 % power."""
+    if not isinstance(tested, Estimate):
+        return {}
+    quantile = float(stats.norm.ppf(0.5 + tested.level / 2))
+    error = (tested.high - tested.low) / 2 / quantile
+    limit = min(1.0, null + shift + (quantile + float(stats.norm.ppf(POWER))) * error)
+    return {f"detectable_{name}": Estimate(limit, limit, limit, n=tested.n, level=tested.level, models=tested.models)}

@@ -1,0 +1,148 @@
+"""How much better an attack infers an attribute than guesses that never see the embedding.
+
+>>> import numpy as np
+>>> truth = np.array([0] * 80 + [1] * 20)
+>>> run = AttributeRun(tuple(f"r{i}" for i in range(100)), np.zeros(100, dtype=int), truth, values=2)
+>>> found = measure_attribute([run]).estimates
+>>> found["accuracy"].value, found["gain_accuracy"].value, found["gain_balanced_accuracy"].value
+(0.8, 0.0, 0.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpeval.measure.halves import unit_names
+from dpeval.measure.influence import Part, combination, difference, ratio_part
+from dpeval.measure.intervals import Scale, estimate
+from dpeval.measure.results import Measures
+from dpeval.types import Floats, Ints, Measured, Undefined
+
+ONE_CLASS = "not measurable: one class"
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeRun:
+    """One trained model's inferred attribute values, joined by record id.
+
+    ``answers`` and ``truth`` are class numbers ``0..values-1`` of shape ``(n,)``. ``baselines`` are answers of the same
+    shape made without the embedding (for instance from text-free covariates), by name; ``prior`` the shares of the
+    values in auxiliary data, shape ``(values,)``; ``ceiling`` the answers of a classifier that reads the raw text.
+    """
+
+    ids: tuple[str, ...]
+    answers: Ints
+    truth: Ints
+    values: int
+    groups: tuple[int, ...] | None = None
+    baselines: Mapping[str, Ints] = field(default_factory=dict)
+    prior: Floats | None = None
+    ceiling: Ints | None = None
+
+    def __post_init__(self) -> None:
+        arrays = {"answers": self.answers, "truth": self.truth, **self.baselines}
+        if self.ceiling is not None:
+            arrays["ceiling"] = self.ceiling
+        for name, array in arrays.items():
+            _check(name, array, len(self.ids), self.values)
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """What was sampled independently: record or group."""
+        return unit_names(self.ids, self.groups)
+
+
+def _check(name: str, array: Ints, n: int, values: int) -> None:
+    if array.shape != (n,):
+        raise ValueError(f"AttributeRun: {n} ids but {name} of shape {array.shape}")
+    if not np.issubdtype(array.dtype, np.integer):
+        raise TypeError(f"AttributeRun: {name} must be class numbers, got {array.dtype}; bin a numeric attribute first")
+    if n and not (array.min() >= 0 and array.max() < values):
+        raise ValueError(f"AttributeRun: {name} must lie in 0..{values - 1}, got {array.min()}..{array.max()}")
+
+
+_METRICS = ("balanced_accuracy", "accuracy")
+
+
+def measure_attribute(runs: Sequence[AttributeRun], *, level: float = 0.95) -> Measures:
+    """Balanced accuracy (macro recall), accuracy and worst-class recall, with the best baseline and the paired gain.
+
+    The constant guess is the commonest value among the targets themselves, so that no constant answer can gain. The
+    best baseline of a metric is the one with the highest mean over the runs. Classes without a target do not enter
+    balanced accuracy. The interval of the worst class is widened for having been chosen (Bonferroni).
+    """
+    if any(len(np.unique(run.truth)) < 2 for run in runs):
+        names = [f"{prefix}{metric}" for metric in _METRICS for prefix in ("", "baseline_", "gain_")]
+        return Measures({name: Undefined(ONE_CLASS) for name in (*names, "worst_class_recall")})
+    found: dict[str, Measured] = {}
+    chosen = {}
+    for metric in _METRICS:
+        attack = [_score(run, run.answers, metric) for run in runs]
+        name, baseline = _best_baseline(runs, metric)
+        gains = [difference(a, b) for a, b in zip(attack, baseline, strict=True)]
+        found[metric] = estimate(attack, level=level)
+        found[f"baseline_{metric}"] = estimate(baseline, level=level)
+        found[f"gain_{metric}"] = estimate(gains, level=level, scale=Scale.DIFFERENCE)
+        found |= _ceiling(runs, metric, level)
+        chosen[metric] = name
+    worst = _worst_class(runs, level)
+    found["worst_class_recall"] = worst.recall
+    return Measures(found, details={"best_baseline": chosen, "worst_class": worst.value})
+
+
+def _score(run: AttributeRun, answers: Ints, metric: str) -> Part:
+    return _metric(run, (answers == run.truth).astype(np.float64), metric)
+
+
+def _metric(run: AttributeRun, right: Floats, metric: str) -> Part:
+    """Accuracy or balanced accuracy of the probability ``right`` of being right on each record."""
+    if metric == "accuracy":
+        return ratio_part(right, np.ones(len(right)), run.units)
+    classes = np.unique(run.truth)
+    recalls = [_recall(run, right, value) for value in classes.tolist()]
+    return combination(recalls, [1 / len(classes)] * len(classes))
+
+
+def _recall(run: AttributeRun, right: Floats, value: int) -> Part:
+    own = (run.truth == value).astype(np.float64)
+    return ratio_part(right * own, own, run.units)
+
+
+def _best_baseline(runs: Sequence[AttributeRun], metric: str) -> tuple[str, list[Part]]:
+    known = {
+        "majority": [_score(run, np.full(len(run.truth), np.bincount(run.truth).argmax()), metric) for run in runs]
+    }
+    if all(run.prior is not None for run in runs):
+        known["prior"] = [_metric(run, np.asarray(run.prior)[run.truth], metric) for run in runs]
+    for name in runs[0].baselines:
+        known[name] = [_score(run, run.baselines[name], metric) for run in runs]
+    # The first of equals, so that the constant guess wins a tie.
+    best = max(known, key=lambda name: float(np.mean([part.value for part in known[name]])))
+    return best, known[best]
+
+
+def _ceiling(runs: Sequence[AttributeRun], metric: str, level: float) -> Mapping[str, Measured]:
+    answers = [run.ceiling for run in runs]
+    if any(a is None for a in answers):
+        return {}
+    parts = [_score(run, a, metric) for run, a in zip(runs, answers, strict=True) if a is not None]
+    return {f"ceiling_{metric}": estimate(parts, level=level)}
+
+
+@dataclass(frozen=True)
+class _Worst:
+    recall: Measured
+    value: int
+
+
+def _worst_class(runs: Sequence[AttributeRun], level: float) -> _Worst:
+    common = sorted(set.intersection(*({*run.truth.tolist()} for run in runs)))
+    if not common:
+        return _Worst(Undefined("no attribute value occurs among the targets of every model"), -1)
+    parts = {v: [_recall(run, (run.answers == run.truth).astype(np.float64), v) for run in runs] for v in common}
+    worst = min(common, key=lambda v: float(np.mean([part.value for part in parts[v]])))
+    widened = estimate(parts[worst], level=1 - (1 - level) / len(common))
+    return _Worst(widened, worst)
