@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def load_result(folder: Path) -> AttackResult:
     if "inferred" in arrays:
         return Inferred(ids, arrays["inferred"])
     bounds = arrays["offsets"]
-    rows = [tuple(int(t) for t in arrays["tokens"][a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    rows = [tuple(int(t) for t in arrays["tokens"][a:b]) for a, b in itertools.pairwise(bounds)]
     return Recovered(ids, tuple(rows))
 
 

@@ -16,6 +16,7 @@ import typer
 
 from dpeval.errors import ConfigError, DpevalError, StoreError
 from dpeval.privacy.cli import app as epsilon_app
+from dpeval.report.terminal import for_console
 
 app = typer.Typer(
     name="dpeval",
@@ -154,15 +155,13 @@ def new_attack(
 
 
 def say(text: str) -> None:
-    """Write to standard output; letters that its encoding lacks are replaced, never an exception."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+    """Write to standard output; letters that its encoding lacks are spelt out or replaced, never an exception."""
+    sys.stdout.write(for_console(text, sys.stdout.encoding or "utf-8") + "\n")
 
 
 def complain(error: object) -> None:
     """Write an error to standard error, likewise."""
-    encoding = sys.stderr.encoding or "utf-8"
-    sys.stderr.write(f"dpeval: {error}\n".encode(encoding, "replace").decode(encoding))
+    sys.stderr.write(for_console(f"dpeval: {error}", sys.stderr.encoding or "utf-8") + "\n")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Reads a matrix file: one TOML document in, one frozen :class:`Experiment` out. Everything wrong is said before work starts.
+"""Reads a matrix file: one TOML document in, one frozen :class:`Experiment` out; what is wrong is said before any work.
 
 >>> import tempfile, pathlib
 >>> path = pathlib.Path(tempfile.mkdtemp()) / "m.toml"

@@ -17,25 +17,34 @@ from dpeval.types import NoClaim
 
 @dataclass(frozen=True, kw_only=True)
 class OverfitControl(Defense):
-    """Positive control for membership: fully fine-tuned without protection, for many epochs."""
+    """Positive control for membership: fully fine-tuned without protection, until it has memorised its members.
+
+    Rounds of ``epochs`` go on, each with a larger learning rate, until the training loss is below ``memorised``: what
+    over-fits one model leaves a smaller or larger one untouched.
+    """
 
     source: ClassVar[str] = "Carlini et al. 2022, arXiv:2112.03570, §VI (over-fitting makes membership easy)"
-    epochs: int = 12
+    version: ClassVar[int] = 2
+    epochs: int = 10
     batch_size: int = 16
-    learning_rate: float = 1e-4
+    learning_rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3)
+    memorised: float = 0.05
 
     def train(self, task: Task, ctx: Context) -> Release:
         """Fit until memorised."""
         classifier = task.checkpoint.build(task.num_labels, ctx.seed)
-        fit(
-            classifier,
-            task.train,
-            checkpoint=task.checkpoint,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            ctx=ctx,
-        )
+        for rate in self.learning_rates:
+            losses = fit(
+                classifier,
+                task.train,
+                checkpoint=task.checkpoint,
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+                learning_rate=rate,
+                ctx=ctx,
+            )
+            if losses[-1] < self.memorised:
+                break
         return TextRelease.of(classifier, task.checkpoint, claim=NoClaim("a control, not a defense"), seed=ctx.seed)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 
 def canonical(value: object) -> Any:
-    """``value`` as plain JSON material: dataclasses by class and fields, tuples as lists, mappings by sorted text keys."""
+    """``value`` as plain JSON material: dataclasses by class and fields, tuples as lists, mappings by sorted keys."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: canonical(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"type": type(value).__qualname__, **fields}

@@ -1,7 +1,7 @@
 """Tests a *local* claim by asking the release many times about two inputs and trying to tell the answers apart.
 
-The release is asked about one text under many names, so that each answer has fresh noise. The direction in which the two
-inputs differ is learnt on one part of the answers; the rest is projected on it and bounded by
+The release is asked about one text under many names, so that each answer has fresh noise. The direction in which the
+two inputs differ is learnt on one part of the answers; the rest is projected on it and bounded by
 :mod:`dpeval.measure.distinguish`.
 """
 

@@ -62,8 +62,9 @@ def _work(found: list[Stage], materials: Materials) -> str:
     text = f"{len(found) - len(todo)} stages cached, {len(todo)} to do, of them {len(trainings)} trainings"
     if trainings:
         text += (
-            f"\nabout {seconds / 60:.1f} processor minutes of training on this machine (full fine-tuning assumed; attacks, "
-            f"frozen layers and cached features not counted), about {memory / 2**30:.1f} GiB for each worker beside activations"
+            f"\nabout {seconds / 60:.1f} processor minutes of training on this machine (full fine-tuning assumed; "
+            f"attacks, frozen layers and cached features not counted), "
+            f"about {memory / 2**30:.1f} GiB for each worker beside activations"
         )
     return text
 

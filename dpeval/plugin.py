@@ -84,8 +84,8 @@ class Task:
 class Release(ABC):
     """What an adversary meets: predictions, and the tensor that leaves the user's device at inference.
 
-    ``draw`` numbers the repetitions of a randomised answer: the same draw gives the same noise, another draw fresh noise.
-    A release that adds no noise ignores it.
+    ``draw`` numbers the repetitions of a randomised answer: the same draw gives the same noise, another draw fresh
+    noise. A release that adds no noise ignores it.
     """
 
     @property

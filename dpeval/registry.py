@@ -42,7 +42,7 @@ class Registry:
         return sorted({*self._installed(kind), *self._from_files(kind)})
 
     def get(self, kind: Kind, name: str) -> PluginClass:
-        """The class behind ``name``; ConfigError with near misses, duplicates, or the reason why it cannot be imported."""
+        """The class behind ``name``; ConfigError with near misses, duplicates, or why it cannot be imported."""
         installed, local = self._installed(kind), self._from_files(kind)
         if name in installed and name in local:
             raise ConfigError(

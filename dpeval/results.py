@@ -81,7 +81,8 @@ class Verdict:
     """The empirical lower bound on ε at ``level``."""
     claimed: float | None = None
     smallest_refutable: float | None = None
-    """The smallest ε that this experiment could have refuted, had every guess been right."""
+    """The lower bound that this experiment would have given, had every guess been right: only claims below it can be
+    refuted here."""
     level: float = 0.95
     method: str = ""
 

@@ -35,4 +35,11 @@ def write_skeleton(kind: Kind, name: str, folder: Path) -> str:
         text = files("dpeval").joinpath("templates", template).read_text(encoding="utf-8")
         write_text(target, text.replace("{CLASS}", cls).replace("{STEM}", stem).replace("{NAME}", name))
     made = " and ".join(str(t) for t in targets)
-    return f'wrote {made}\ncheck it:  dpeval check {folder / stem}.py:{cls}\nrun it:    dpeval run MATRIX --plugin {folder / stem}.py   (use = "{name}")'
+    file = f"{folder / stem}.py"
+    return "\n".join(
+        [
+            f"wrote {made}",
+            f"check it:  dpeval check {file}:{cls}",
+            f'run it:    dpeval run MATRIX --plugin {file}   (use = "{name}")',
+        ]
+    )

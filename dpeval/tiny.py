@@ -49,7 +49,7 @@ def _tokenizer() -> PreTrainedTokenizerFast:
     texts = tiny_dataset().records.texts
     words = sorted({word for text in texts for word in str(text).lower().replace(".", " . ").split()})
     vocabulary = {token: i for i, token in enumerate([*SPECIAL, *words])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL[1]))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(

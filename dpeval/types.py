@@ -82,9 +82,9 @@ Measured: TypeAlias = Estimate | Undefined
 class Records:
     """Texts with task labels, in a fixed order; all tuples have the same length.
 
-    ``labels`` are class numbers ``0..k-1`` (``-1``: none known in training). ``attributes`` are class numbers of the sensitive
-    attribute, ``None`` where a record has none. ``groups`` names near-duplicate groups: records of one group never
-    stand on different sides of a split.
+    ``labels`` are class numbers ``0..k-1`` (``-1``: none known in training). ``attributes`` are class numbers of the
+    sensitive attribute, ``None`` where a record has none. ``groups`` names near-duplicate groups: records of one group
+    never stand on different sides of a split.
     """
 
     ids: tuple[str, ...]
@@ -196,7 +196,7 @@ class Predictions:
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """What a release lets out, as ragged rows: record i owns ``values[offsets[i]:offsets[i + 1]]``, float32, width d."""
+    """What a release lets out: record i owns the rows ``values[offsets[i]:offsets[i + 1]]``, float32, width d."""
 
     ids: tuple[str, ...]
     values: Rows
@@ -267,7 +267,8 @@ class Inferred:
     def __post_init__(self) -> None:
         if self.scores.dtype != np.float64 or self.scores.ndim != 2 or len(self.scores) != len(self.ids):
             raise ValueError(
-                f"Inferred: expected float64 of shape ({len(self.ids)}, values), got {self.scores.dtype} {self.scores.shape}"
+                f"Inferred: expected float64 of shape ({len(self.ids)}, values), "
+                f"got {self.scores.dtype} {self.scores.shape}"
             )
         if not np.isfinite(self.scores).all():
             raise ValueError("Inferred: infinite or NaN scores")
@@ -284,7 +285,7 @@ class Unit(StrEnum):
 
     RECORD = "record"
     SEQUENCE = "sequence"
-    TOKEN = "token"
+    TOKEN = "token"  # noqa: S105 - a unit of text
 
 
 class Trust(StrEnum):

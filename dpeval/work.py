@@ -209,7 +209,9 @@ class _Worker:
 def _answered(result: AttackResult, ids: tuple[str, ...], trial: Trial) -> AttackResult:
     if set(result.ids) != set(ids) or len(result.ids) != len(ids):
         raise ValueError(
-            f"{trial.attack.label}: expected one answer for each of the {len(ids)} records asked about, got {len(result.ids)} answers ({len(set(result.ids) & set(ids))} of them about these records); return each id once"
+            f"{trial.attack.label}: expected one answer for each of the {len(ids)} records asked about, got "
+            f"{len(result.ids)} answers, {len(set(result.ids) & set(ids))} of them about these records; "
+            "return each id once"
         )
     return result
 

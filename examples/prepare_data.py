@@ -1,8 +1,8 @@
-"""Turns two packaged data sets into files that a matrix can name: ``python examples/prepare_data.py chitchat|drugs FOLDER``.
+"""Turns two packaged data sets into files that a matrix can name.
 
-``chitchat`` writes one row per turn of a conversation with its opening prompt and its author, authors numbered. ``drugs``
-writes one row per review with its rating and the patient's condition. Both read the plain files of packages installed
-into FOLDER without dependencies (see the Makefile).
+Usage: ``python examples/prepare_data.py chitchat|drugs FOLDER``. ``chitchat`` writes one row per turn of a conversation
+with its opening prompt and its author, authors numbered; ``drugs`` one row per review with its rating and the patient's
+condition. Both read the plain files of packages installed into FOLDER without dependencies (see the Makefile).
 """
 
 from __future__ import annotations

@@ -26,7 +26,13 @@ def bert_tokenizer(extra: tuple[str, ...] = (), **options: Any) -> Any:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    names = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    names = {
+        "unk_token": "[UNK]",
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
     options.setdefault("model_max_length", LENGTH)
     options.setdefault("model_input_names", ["input_ids", "token_type_ids", "attention_mask"])
     return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names, **options)
@@ -75,13 +81,17 @@ def _bert(rows: int) -> Any:
 
 def _distilbert(rows: int) -> Any:
     return hf.DistilBertForSequenceClassification(
-        hf.DistilBertConfig(vocab_size=rows, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=LENGTH)
+        hf.DistilBertConfig(
+            vocab_size=rows, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=LENGTH
+        )
     )
 
 
 def _gpt2(rows: int, head: Any = hf.GPT2ForSequenceClassification) -> Any:
     return head(
-        hf.GPT2Config(vocab_size=rows, n_embd=16, n_layer=2, n_head=2, n_positions=LENGTH, bos_token_id=0, eos_token_id=0)
+        hf.GPT2Config(
+            vocab_size=rows, n_embd=16, n_layer=2, n_head=2, n_positions=LENGTH, bos_token_id=0, eos_token_id=0
+        )
     )
 
 

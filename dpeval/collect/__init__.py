@@ -1,4 +1,4 @@
-"""From what the jobs stored to a :class:`~dpeval.results.RunResult`: joins labels, measures, judges, and says it in words."""
+"""From what the jobs stored to a :class:`~dpeval.results.RunResult`: joins labels, measures, judges, says it."""
 
 from __future__ import annotations
 

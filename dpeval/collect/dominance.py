@@ -1,4 +1,4 @@
-"""Marks a defense that another beats at no cost: more accurate or less leaky for certain, and worse in nothing (V20)."""
+"""Marks a defense that another beats at no cost: better in something for certain, and worse in nothing (guard V20)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memorisation apart from population knowledge: how much more an embedding attack gets out of members than out of others.
+"""Memorisation apart from population knowledge: what an embedding attack gets out of members more than out of others.
 
 A high leak on both sides is what embeddings tell of any text; an excess on members is what training left behind
 (validity guard V21).

@@ -1,4 +1,4 @@
-"""Joins what the jobs stored with what only the core knows: who was a member, which tokens were true, which attribute."""
+"""Joins what the jobs stored with what only the core knows: who was a member, which tokens and attributes were true."""
 
 from __future__ import annotations
 

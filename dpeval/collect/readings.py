@@ -37,7 +37,7 @@ def _inversion(found: CellMeasures, value: Estimate, distinguishable: str) -> st
     shares = ""
     if isinstance(recall, Estimate) and isinstance(base, Estimate):
         shares = (
-            f"{ACCESS['inversion'][0].upper()}{ACCESS['inversion'][1:]} gets {_percent(recall.value)} of the content words right, in "
+            f"{_who('inversion')} gets {_percent(recall.value)} of the content words right, in "
             f"their place; the best guess without the embedding gets {_percent(base.value)}. "
         )
     if distinguishable == "yes" and found.null is not None and value.value > found.null:
@@ -52,7 +52,7 @@ def _attribute(found: CellMeasures, value: Estimate, distinguishable: str) -> st
         "" if found.null is None else f"; the best baseline that never sees the embedding gets {_percent(found.null)}"
     )
     base = (
-        f"{ACCESS['attribute'][0].upper()}{ACCESS['attribute'][1:]} names the attribute right in {_percent(value.value)} of cases "
+        f"{_who('attribute')} names the attribute right in {_percent(value.value)} of cases "
         f"(each value counted alike){null}."
     )
     if distinguishable == "yes" and found.null is not None and value.value > found.null:
@@ -64,7 +64,14 @@ def _power(found: CellMeasures, what: str) -> str:
     limit = found.measures.get(f"detectable_{found.headline}")
     if not isinstance(limit, Estimate):
         return "How small a leak would have been seen is not known."
-    return f"This attack, at this power, would have detected {what} of {limit.value:.2f} or more (in 4 of 5 such experiments)."
+    return (
+        f"This attack, at this power, would have detected {what} of {limit.value:.2f} or more "
+        "(in 4 of 5 such experiments)."
+    )
+
+
+def _who(goal: str) -> str:
+    return ACCESS[goal][0].upper() + ACCESS[goal][1:]
 
 
 def _percent(share: float) -> str:

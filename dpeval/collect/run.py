@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -12,13 +13,15 @@ from dpeval.collect.defenses import claims_of, defense_results, weakest
 from dpeval.collect.dominance import with_dominance
 from dpeval.collect.gather import Gathered, is_member
 from dpeval.collect.utility import majority_accuracy
-from dpeval.config import Experiment
-from dpeval.jobs import Job, JobReport
+from dpeval.config import Experiment, Named
+from dpeval.identity import canonical
+from dpeval.jobs import Job, JobReport, as_attack
 from dpeval.materials import Materials
 from dpeval.matrix import Plan
 from dpeval.measure.blind import Blind, BlindRun, measure_blind
 from dpeval.models.checkpoint import Checkpoint
 from dpeval.results import (
+    AttackSummary,
     BlindResult,
     CellResult,
     DataSummary,
@@ -50,6 +53,7 @@ def collect(
         models=tuple(_model(gathered, i, c) for i, c in enumerate(materials.checkpoints) if isinstance(c, Checkpoint)),
         defenses=defenses,
         cells=tuple(cells),
+        attacks=tuple(_attack(named) for named in experiment.attacks),
         controls=tuple(controls.found.values()),
         blind=tuple(_blind_result(gathered, data, found) for data, found in blind.items()),
         utility_baseline=_majorities(gathered),
@@ -111,6 +115,16 @@ def _majorities(gathered: Gathered) -> Mapping[str, float]:
         if jobs:
             found[name] = sum(majority_accuracy(j.split.members, j.split.test) for j in jobs) / len(jobs)
     return found
+
+
+def _attack(named: Named) -> AttackSummary:
+    attack = as_attack(named)
+    story = (inspect.getdoc(type(attack)) or "").split("\n\n")[0].replace("\n", " ")
+    settings = {k: v for k, v in canonical(attack).items() if k != "type"}
+    return AttackSummary(
+        label=named.label, use=named.use, goal=attack.goal, access=attack.access.value, source=attack.source,
+        story=story, settings=settings,
+    )  # fmt: skip
 
 
 def _data(gathered: Gathered, number: int, dataset: Dataset) -> DataSummary:

@@ -75,7 +75,7 @@ def true_tokens(tokens: list[int], rows: int, special: frozenset[int]) -> tuple[
 
 
 def attribute_runs(trained: Trained, trial: Trial) -> list[AttributeRun]:
-    """Inferred attribute values with the true ones, the shares in auxiliary data, and the raw-text classifier's answers."""
+    """Inferred attribute values with the true ones, the shares in auxiliary data, and the raw-text ceiling."""
     runs = []
     for job, result in trained.results(trial):
         if not isinstance(result, Inferred):
@@ -106,7 +106,7 @@ class AttributeKnowledge:
 
 
 def attribute_knowledge(job: Job, targets: Records) -> AttributeKnowledge:
-    """Fitted on the auxiliary records that have the attribute; the ceiling is ``None`` where they have one value only."""
+    """Fitted on the auxiliary records that have the attribute; no ceiling where they have one value only."""
     pairs = [
         (t, a) for t, a in zip(job.split.auxiliary.texts, job.split.auxiliary.attributes, strict=True) if a is not None
     ]

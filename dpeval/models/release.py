@@ -27,8 +27,7 @@ from dpeval.models.claim_json import claim_from_json, claim_to_json
 from dpeval.models.classifier import TextClassifier
 from dpeval.models.config import ModelConfig
 from dpeval.models.encoding import Batch, to_device
-from dpeval.models.layout import Layout
-from dpeval.models.taps import capture, closed, forward_from
+from dpeval.models.taps import capture, closed, forward_from, released_shape
 from dpeval.models.transform import Transform
 from dpeval.models.weights import load_changed, save_changed
 from dpeval.plugin import Release
@@ -110,7 +109,20 @@ class TextRelease(Release):
             for rows, batch in self._batches(records):
                 tensors = self._tapped(records, rows, batch, tap, draw)
                 found.update(zip(rows, tensors, strict=False))
-        return _ragged(records.ids, [found[i] for i in range(len(records))], self._width(tap))
+        width = released_shape(self.classifier, tap, 1).width
+        return _ragged(records.ids, [found[i] for i in range(len(records))], width)
+
+    def predict_from(self, released: Embeddings) -> Predictions:
+        """Class log-probabilities from what :meth:`embed` let out, and from nothing else; closed releases only."""
+        if self.tap is None:
+            raise ModelError("a clear release has no one tensor from which its predictions follow")
+        out = np.zeros((len(released), self.classifier.num_labels))
+        with torch.inference_mode():
+            for i in range(len(released)):
+                rows = torch.from_numpy(released.rows(i).copy()).to(self.classifier.device).unsqueeze(0)
+                logits = forward_from(self.classifier, self.tap, rows)
+                out[i] = logits[0].double().log_softmax(dim=-1).cpu().numpy()
+        return Predictions(released.ids, out)
 
     def save(self, folder: Path) -> None:
         """Write ``release.json`` and the tensors that differ from the public checkpoint (``weights.safetensors``)."""
@@ -173,10 +185,6 @@ class TextRelease(Release):
         # The text is part of the stream's name: asking for another text under a known id must not repeat the noise.
         words = (text,) if isinstance(text, str) else text
         return generator(self.seed, "release", draw, key, *words)
-
-    def _width(self, tap: str) -> int:
-        source = Layout.of(self.classifier.encoder).point(tap).source
-        return 0 if source else self.checkpoint.hidden_size
 
 
 def _ragged(ids: Sequence[str], rows: Sequence[Tensor], width: int) -> Embeddings:

@@ -105,15 +105,15 @@ def label_losses(label_epsilon: float, num_labels: int) -> Floats:
 
 
 def _tight(mu: float, delta: float, label_epsilon: float, num_labels: int, basic: float) -> float:
-    if math.isinf(basic) or pair_delta(0.0, mu, label_epsilon, num_labels) <= delta:
-        return basic if math.isinf(basic) else 0.0
-    if pair_delta(basic, mu, label_epsilon, num_labels) >= delta:
+    if basic == math.inf or delta == 0:
         return basic
 
     def gap(epsilon: float) -> float:
-        return math.log(pair_delta(epsilon, mu, label_epsilon, num_labels) / delta)
+        return math.log(max(pair_delta(epsilon, mu, label_epsilon, num_labels), 1e-320) / delta)
 
-    return float(brentq(gap, 0.0, basic, xtol=1e-13, rtol=1e-14)) if delta > 0 else basic
+    if gap(0.0) <= 0:
+        return 0.0
+    return float(brentq(gap, 0.0, basic, xtol=1e-13, rtol=1e-14)) if gap(basic) < 0 else basic
 
 
 def _check(epsilon: float, num_labels: int) -> None:

@@ -104,7 +104,9 @@ def _said(block: Block, column: Column) -> list[str]:
 
 
 def _cell_lines(cell: CellResult) -> list[str]:
-    words = prose(" ".join(_ended(part) for part in (_why(cell), cell.reading) if part)) or "no reading was recorded."
+    # The reading of a number that means nothing would be taken for a finding.
+    said = cell.reading if cell.status is Status.OK else _why(cell)
+    words = prose(_ended(said)) if said else "no reading was recorded."
     took = "" if cell.seconds is None else f" The attack took {duration(cell.seconds)}."
     lines = [f"- **{prose(cell.defense)}**: {words}{took}"]
     lines += [f"  - Warning: {prose(warning)}" for warning in cell.warnings]
@@ -113,8 +115,6 @@ def _cell_lines(cell: CellResult) -> list[str]:
 
 def _why(cell: CellResult) -> str:
     """Status and reason of a cell that is not in order, without saying the status twice."""
-    if cell.status is Status.OK:
-        return ""
     words = (STATUS_WORDS[cell.status], str(cell.status))
     said = cell.reason.casefold().startswith(tuple(word.casefold() for word in words))
     return cell.reason if said else f"{words[0]}: {cell.reason}"

@@ -13,8 +13,10 @@ from dpeval.report.table import NOTHING, Table
 from dpeval.results import ControlResult, RunResult
 
 INTRO = (
-    "Every attack is tried on an over-fitted undefended model, which it must break, and on a model that never saw the "
-    "records, which it must not break. An attack that fails this test says nothing about any defense."
+    "Every attack is tried on something that it must break and on something that it must not. For attacks on "
+    "predictions: an over-fitted undefended model, and a model that never saw the records. For attacks on embeddings: "
+    "the clear embedding of the base model, and the embedding of another text. An attack that fails here says nothing "
+    "about a defense."
 )
 BLIND = (
     "The blind attacker tells members from non-members by the texts alone, without any model. Where it succeeds, the "

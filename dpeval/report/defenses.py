@@ -86,7 +86,7 @@ def _claim_lines(result: RunResult, defense: DefenseResult, claim: Claim) -> lis
     sub += [f"How it was tested: {verdict.method}"] if verdict.method else []
     if verdict.smallest_refutable is not None:
         limit = epsilon(verdict.smallest_refutable)
-        sub.append(f"Power: the best possible attack would have refuted the claim had the true ε been {limit} or more")
+        sub.append(f"Power: had every guess been right, the lower bound on ε would have been {limit}")
     if members and claim.delta >= 1 / members and not any("δ" in warning for warning in defense.warnings):
         sub.append(f"Warning: δ is not below 1/N = {delta(1 / members)}, which allows giving away a whole record")
     reading = prose(verdict.reading) or "no reading was recorded."

@@ -45,7 +45,7 @@ def tiny_run() -> RunResult:
 
 
 def _data() -> DataSummary:
-    roles = {"members": 200, "nonmembers": 200, "auxiliary": 300, "test": 300}
+    roles = {"members": 200, "non-members": 200, "auxiliary": 300, "test": 300}
     return DataSummary(name="films", fingerprint="f1", records=1000, roles=roles, labels={"bad": 500, "good": 500})
 
 

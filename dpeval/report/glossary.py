@@ -27,10 +27,25 @@ class Definition:
     guess: float | None = None
     """What guessing membership reaches, where that does not depend on the data."""
     leak: bool = True
+    always: bool = False
+    """Whether ``guess`` holds for other goals too."""
 
 
 TPR = r"tpr|true positive rate"
 MEASURES = (
+    Definition(
+        r"minus blind",
+        "AUC minus that of the blind attacker, which never sees the model, on the same records.",
+        0.0,
+        always=True,
+    ),
+    Definition(
+        r"memori[sz]ation",
+        "The share recovered or named rightly on members minus that on records never trained on: what training left "
+        "behind, apart from what embeddings tell of any text.",
+        0.0,
+        always=True,
+    ),
     Definition(
         r"detectable",
         "The smallest value that this attack, with these sizes, would have told from guessing.",
@@ -71,10 +86,8 @@ MEASURES = (
 )
 PREFIXES = {
     "baseline ": Definition("", "What the best guess without the released data reaches on {}.", leak=False),
-    "gain ": Definition("", "The attack's {0} minus baseline_{0}, on the same records.", 0.0),
+    "gain ": Definition("", "The attack's {0} minus baseline_{0}, on the same records.", 0.0, always=True),
     "ceiling ": Definition("", "What the same attack reaches on {} where it sees the clear text.", leak=False),
-    "memorisation ": Definition("", "The {} on members minus that on records never trained on.", 0.0),
-    "excess ": Definition("", "The {} on members minus that on records never trained on.", 0.0),
 }
 SUFFIXES = {
     "content ": " Content words only: stop words and punctuation are left out on both sides.",
@@ -125,7 +138,7 @@ def null_of(measure: str, goal: str) -> float | None:
     rate = re.search(r"(\d[\d.e-]*)\s*(%?)", measure)
     if found.pattern == TPR and rate:
         return float(rate[1]) / (100 if rate[2] else 1)
-    return found.guess if goal == "membership" or _spaced(measure).startswith(tuple(PREFIXES)) else None
+    return found.guess if found.always or goal == "membership" else None
 
 
 def _spaced(measure: str) -> str:

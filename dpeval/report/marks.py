@@ -22,7 +22,7 @@ STATUS_MEANINGS = {
         "the model"
     ),
     Status.NOT_VALIDATED: (
-        "the attack did not break an over-fitted undefended model (or broke an untrained one), so its failure says "
+        "the attack did not break what it must break, or broke what it must not (see Controls), so its failure says "
         "nothing about the defense"
     ),
     Status.UNFIT: "the combination makes no sense or cannot run",

@@ -2,7 +2,7 @@
 
 >>> from dpeval.report.example import tiny_run
 >>> print(*size_sentences(tiny_run()))
-films: 200 members, 200 nonmembers, 300 auxiliary, 300 test; 3 training seeds for each defense.
+films: 200 members, 200 non-members, 300 auxiliary, 300 test; 3 training seeds for each defense.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ def _refutable(result: RunResult) -> Iterator[str]:
     for d in result.defenses:
         limit = d.verdict.smallest_refutable
         if limit is not None and isinstance(d.claim, Claim):
+            can = "could" if d.claim.epsilon < limit else "could not"
             claimed = f"ε = {epsilon(d.claim.epsilon)} per {d.claim.unit.value}"
             yield (
-                f"{d.label}: the best possible attack would have refuted its claim of {claimed} had the true ε been "
-                f"{epsilon(limit)} or more; a smaller excess goes unseen."
+                f"{d.label}: had every guess been right, the lower bound on ε would have been {epsilon(limit)}, so "
+                f"this experiment {can} have refuted its claim of {claimed}."
             )

@@ -15,7 +15,7 @@ from dpeval.report.numbers import guarantee, lower_bound, percent, plural
 from dpeval.report.sizes import size_sentences
 from dpeval.report.trade import baseline_sentence, dominated_sentences, utility_sentence
 from dpeval.report.void import voids
-from dpeval.results import DefenseResult, Ruling, RunResult
+from dpeval.results import DefenseResult, Ruling, RunResult, Verdict
 from dpeval.types import Claim
 
 FOUND = {
@@ -63,11 +63,16 @@ def _part(title: str, lines: list[str]) -> list[str]:
 
 def _refuted(result: RunResult, defense: DefenseResult) -> str:
     claimed = guarantee(defense.claim) if isinstance(defense.claim, Claim) else "no claim"
-    verdict = defense.verdict
-    measured = (
-        f" Measured: ε ≥ {lower_bound(verdict.bound)} at {percent(verdict.level)}." if verdict.bound is not None else ""
+    return (
+        f"CLAIM REFUTED: {_name(result, defense)} claims {claimed}.{_bound(defense.verdict)} {defense.verdict.reading}"
     )
-    return f"CLAIM REFUTED: {_name(result, defense)} claims {claimed}.{measured} {verdict.reading}"
+
+
+def _bound(verdict: Verdict) -> str:
+    """The measured bound, unless the reading holds it."""
+    if verdict.bound is None or lower_bound(verdict.bound) in verdict.reading:
+        return ""
+    return f" Measured: ε ≥ {lower_bound(verdict.bound)} at {percent(verdict.level)}."
 
 
 def _name(result: RunResult, defense: DefenseResult) -> str:

@@ -119,7 +119,7 @@ def survives_saving(subject: DefenseSubject) -> None:
 
 
 def lets_nothing_go_round(subject: DefenseSubject) -> None:
-    """For a local claim: predictions are a function of the released tensor alone, and its noise is fresh for each draw."""
+    """For a local claim: predictions depend on the released tensor alone, and its noise is fresh for each draw."""
     release, claim = subject.release, subject.release.claim
     if not isinstance(claim, Claim) or claim.trust is not Trust.LOCAL:
         return

@@ -160,9 +160,7 @@ def test_calibrated_noise_of_the_approximation(of_kind: Cases) -> None:
     """GDP-CLT's σ follows its formula; it is not private enough, which is why it is no bound."""
     for case in of_kind("sgm_sigma"):
         inputs, expected = case["inputs"], case["expected"]
-        sigma = calibrate(
-            inputs["target_epsilon"], inputs["delta"], inputs["q"], inputs["steps"], accountant="gdp-clt"
-        )
+        sigma = calibrate(inputs["target_epsilon"], inputs["delta"], inputs["q"], inputs["steps"], accountant="gdp-clt")
         assert close(sigma, expected["sigma_gdp_clt"], case["accept"]["sigma_gdp_clt_rel"]), case["id"]
         assert sigma < expected["sigma_exact"]
 
@@ -173,7 +171,7 @@ def test_unattainable_targets_end_with_the_floor(of_kind: Cases) -> None:
     inputs = case["inputs"]
     orders = [1 + x / 10 for x in range(1, 100)] + [float(x) for x in range(12, 64)]
     arguments = (inputs["target_epsilon"], inputs["delta"], inputs["q"], inputs["steps"])
-    with pytest.raises(UnattainableError, match="orders 1.1 to 63") as error:
+    with pytest.raises(UnattainableError, match=r"orders 1\.1 to 63") as error:
         calibrate(*arguments, accountant="rdp", orders=orders)
     assert close(error.value.floor, case["expected"]["eps_floor_sigma_to_inf"], 1e-6)
     assert calibrate(*arguments, accountant="rdp") > 0

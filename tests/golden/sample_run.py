@@ -50,7 +50,7 @@ def films() -> DataSummary:
         Note("exact duplicate kept in one group", 41, tuple(f"row:{i}" for i in range(20))),
     )
     return DataSummary(
-        name=DATA, fingerprint="a1" * 32, records=12808, roles={"members": 1050, "nonmembers": 1050,
+        name=DATA, fingerprint="a1" * 32, records=12808, roles={"members": 1050, "non-members": 1050,
         "auxiliary": 6000, "test": 4708},
         labels={"fresh": 6400, "rotten": 6408}, attribute="film", attribute_values=20, attribute_records=700,
         notes=notes,
@@ -59,7 +59,7 @@ def films() -> DataSummary:
 
 def small() -> DataSummary:
     return DataSummary(
-        name=SMALL, fingerprint="b2" * 32, records=90, roles={"members": 30, "nonmembers": 0, "auxiliary": 40,
+        name=SMALL, fingerprint="b2" * 32, records=90, roles={"members": 30, "non-members": 0, "auxiliary": 40,
         "test": 20},
         labels={"été": 45, "": 45},
     )  # fmt: skip
@@ -113,13 +113,14 @@ def defenses() -> tuple[DefenseResult, ...]:
         defense(
             "dp-adam epsilon=1", "dp-adam", 0.58, claim=central(1, 1e-3), settings={"epsilon": 1.0, "layers": (4, 5),
             "lora": None},
-            verdict=verdict(Ruling.REFUTED, "The audit found more than was claimed.", 1.7),
+            verdict=verdict(Ruling.REFUTED, "The audit found more than was claimed.", 1.7, 4.2),
             dominated_by="dp-adam epsilon=8",
             warnings=("untuned: default learning rate",), diagnostics={"mean clip factor": 0.31},
         ),
         defense(
             "dp-adam epsilon=8", "dp-adam", 0.74, claim=central(8), settings={"epsilon": 8.0},
-            verdict=verdict(Ruling.UNTESTABLE, "Even a perfect attack could not have refuted this claim here.", 0.1),
+            verdict=verdict(Ruling.UNTESTABLE, "Even a perfect attack could not have refuted this claim here.", 0.1,
+            4.2),
         ),
         defense(
             "dp-forward position=encoder.2.add_norm_2", "dp-forward", 0.53, claim=local(8),
@@ -151,7 +152,7 @@ def membership(label: str, auc: float, differs: str, **more: object) -> CellResu
         "auc": estimate(auc, 0.024), "balanced_accuracy": estimate(auc - 0.02, 0.02, 1050),
         "tpr@1%fpr": estimate(0.02, 0.015),
         "tpr@0.1%fpr": Undefined("too few non-members (1050): 2995 needed for a false positive rate of 0.1%"),
-        "detectable_auc": estimate(0.534, 0.0),
+        "auc_minus_blind": estimate(auc - 0.503, 0.03), "detectable_auc": estimate(0.534, 0.0),
     }  # fmt: skip
     fields: dict[str, object] = {
         "measures": measures, "headline": "auc", "null": 0.5, "p_value": 0.3 if differs == "no" else 1e-9,
@@ -193,7 +194,7 @@ def film_cells() -> tuple[CellResult, ...]:
 
 
 def attribute(label: str, status: Status, reason: str) -> CellResult:
-    measures = {"gain_accuracy": estimate(0.02, 0.06, 120, 1)}
+    measures = {"gain_accuracy": estimate(0.02, 0.06, 120, 1), "memorisation_excess": estimate(0.01, 0.05, 120, 1)}
     return cell(
         label, "attribute-probe", status, reason=reason, measures=measures, headline="gain_accuracy",
         null=0.0,

@@ -22,6 +22,8 @@ same diagnostics as :mod:`steplog`): keep it where the data is kept.
 >>> save(first, folder); second = trainer(); restore(second, folder); _ = [second.step() for _ in range(2)]
 >>> second.steps_taken, torch.equal(second.model.weight, unbroken.model.weight)
 (4, True)
+
+:func:`run_to_end` does all this for a run of one's own: start it again with the same arguments after any stop.
 """
 
 from __future__ import annotations
@@ -44,6 +46,22 @@ from dpeval_defenses.dp_adam.trainer import PrivateTrainer
 _FORMAT = 1
 
 
+def run_to_end(trainer: PrivateTrainer, folder: Path, *, every: int = 10) -> None:
+    """Continue from the checkpoint in ``folder`` if there is one, save after each ``every`` steps, and finish the run.
+
+    With several processes only the first saves; all of them must see ``folder``.
+    """
+    if _found(folder) is not None:
+        restore(trainer, folder)
+    try:
+        while trainer.steps_taken < trainer.settings.steps:
+            trainer.step()
+            if trainer.world.rank == 0 and trainer.steps_taken % every == 0:
+                save(trainer, folder)
+    finally:
+        trainer.close()
+
+
 def save(trainer: PrivateTrainer, folder: Path) -> None:
     """Write the state after the last finished step to ``folder``; an older one there goes only when it is done."""
     part, old = folder.with_name(f".{folder.name}.part"), _old(folder)
@@ -64,8 +82,8 @@ def restore(trainer: PrivateTrainer, folder: Path) -> None:
 
     ValueError names the setting that differs; FileNotFoundError if there is no checkpoint.
     """
-    source = folder if folder.exists() else _old(folder)
-    if not source.exists():
+    source = _found(folder)
+    if source is None:
         raise FileNotFoundError(f"no checkpoint at {folder}: start the run from its beginning")
     state = json.loads((source / "state.json").read_text(encoding="utf-8"))
     _check_same(state, _facts(trainer), folder)
@@ -79,6 +97,10 @@ def restore(trainer: PrivateTrainer, folder: Path) -> None:
 
 def _old(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.old")
+
+
+def _found(folder: Path) -> Path | None:
+    return next((path for path in (folder, _old(folder)) if path.exists()), None)
 
 
 def _tensors(trainer: PrivateTrainer) -> dict[str, torch.Tensor]:

@@ -205,8 +205,11 @@ def _own_dropout(entropy: int, step: int, rank: int) -> Iterator[None]:
     """Dropout masks from a stream of the step's own; torch's global generators are left as they were."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     with torch.random.fork_rng(devices=devices):
-        seed = np.random.SeedSequence(entropy, spawn_key=(step, rank)).generate_state(1, np.uint64)[0]
-        torch.manual_seed(int(seed))
+        seed = int(np.random.SeedSequence(entropy, spawn_key=(step, rank)).generate_state(1, np.uint64)[0]) >> 1
+        # Not torch.manual_seed: without a device it records a stack trace at each call, which takes longer than a step.
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.cuda.manual_seed_all(seed)
         yield
 
 

@@ -82,5 +82,5 @@ def test_a_missing_table_is_named(tmp_path: Path) -> None:
 def test_other_formats_and_missing_files_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such matrix file"):
         read_matrix(tmp_path / "absent.toml")
-    with pytest.raises(ConfigError, match="a matrix is a TOML file, got .yaml"):
+    with pytest.raises(ConfigError, match=r"a matrix is a TOML file, got \.yaml"):
         read_matrix(tmp_path / "m.yaml")

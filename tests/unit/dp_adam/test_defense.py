@@ -194,12 +194,13 @@ def test_labels_that_are_not_classes_are_refused(task) -> None:
 
 
 def test_the_trained_classifier_learns_where_the_noise_allows(task) -> None:
-    """ε = 1000 on generated reviews: far better than the majority; ε = 0.05: about the majority."""
+    """ε = 1000 on generated reviews: far better than the majority; ε = 0.05: not."""
     majority = max(np.bincount(task.train.labels)) / len(task.train)
     accuracy = {}
     for epsilon in (1000.0, 0.05):
-        defense = DPAdam(adapt="full", epsilon=epsilon, epochs=25, batch_size=80, learning_rate=0.02)
-        guesses = defense.train(task, RunContext(0)).predict(task.train).log_probs.argmax(1)
+        settings = {"epochs": 60, "batch_size": 80, "micro_batch": 80, "learning_rate": 0.03, "clip": 1.0}
+        release = DPAdam(adapt="full", epsilon=epsilon, **settings).train(task, RunContext(0))
+        guesses = release.predict(task.train).log_probs.argmax(1)
         accuracy[epsilon] = float((guesses == np.array(task.train.labels)).mean())
-    assert accuracy[1000.0] > majority + 0.15
-    assert accuracy[0.05] < majority + 0.15
+    assert accuracy[1000.0] > majority + 0.2
+    assert accuracy[0.05] < majority + 0.1

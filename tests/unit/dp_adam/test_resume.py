@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpeval_defenses.dp_adam import resume
+from dpeval_defenses.dp_adam import DPAdam, resume
 from dpeval_defenses.dp_adam.noise import SecureNoise
 
 
@@ -35,6 +35,28 @@ def test_a_resumed_run_equals_the_unbroken_one(problem, tmp_path: Path, optimize
     assert all(torch.equal(a, b) for a, b in zip(weights(unbroken), weights(second), strict=True))
     assert second.log == unbroken.log
     assert second.steps_taken == 6
+
+
+@pytest.mark.parametrize(("accountant", "epsilon"), [("rdp", 4.224), ("pld", 3.591)])
+def test_a_run_killed_at_step_ten_of_twenty_ends_with_the_epsilon_of_twenty(
+    problem, tmp_path: Path, accountant: str, epsilon: float
+) -> None:
+    """Rate 0.1, noise 1, δ = 1e-5: killed in step 15, resumed from step 10, the same weights and the full ε."""
+    common = {"n": 40}
+    unbroken = problem(**common).trainer(rate=0.1, steps=20)
+    resume.run_to_end(unbroken, tmp_path / "unbroken")
+    p = problem(**common)
+    killed = p.trainer(rate=0.1, steps=20)
+    killed._loss = lambda at: 1 / 0 if killed.steps_taken == 14 else p.loss(at)
+    with pytest.raises(ZeroDivisionError):
+        resume.run_to_end(killed, tmp_path / "at")
+    again = problem(**common).trainer(rate=0.1, steps=20)
+    resume.run_to_end(again, tmp_path / "at")
+    assert all(torch.equal(a, b) for a, b in zip(weights(unbroken), weights(again), strict=True))
+    accounting = DPAdam(noise_multiplier=1.0, delta=1e-5, batch_size=4, steps=20, accountant=accountant).accounting
+    claim = accounting.claim(accounting.plan(40), steps_taken=again.steps_taken, trained=4, repeatable=True)
+    assert claim.epsilon == pytest.approx(epsilon, rel=2e-3)
+    assert dict(claim.details)["sampling rate"] == again.sampler.rate
 
 
 def test_steps_after_a_resume_have_noise_of_their_own(problem, tmp_path: Path) -> None:

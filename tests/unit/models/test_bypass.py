@@ -29,7 +29,7 @@ def test_every_named_position_passes(checkpoint_of, name, attention):
         ("encoder.layer.0.attention.output.dense", "layer.0.attention.output.LayerNorm"),
         ("encoder.layer.1.output.dense", "layer.1.output.LayerNorm"),
         ("encoder.layer.0.intermediate", "layer.0.output.LayerNorm"),
-        ("embeddings.word_embeddings", "embeddings.LayerNorm"),
+        ("embeddings.word_embeddings", "embeddings.token_type_embeddings"),
         ("encoder.layer.0.attention.self.value", "layer.0.attention.self"),
     ],
 )

@@ -165,7 +165,9 @@ def test_released_shape(checkpoint_of):
 
 def test_an_unknown_position_is_an_error_with_the_nearest_names(checkpoint_of):
     model = checkpoint_of("bert").build(2, 0)
-    with pytest.raises(ModelError, match=r"unknown position 'encoder\.1\.fnn' in BertModel: did you mean 'encoder\.1\.ffn'"):
+    with pytest.raises(
+        ModelError, match=r"unknown position 'encoder\.1\.fnn' in BertModel: did you mean 'encoder\.1\.ffn'"
+    ):
         forward_from(model, "encoder.1.fnn", torch.ones(1, 2, 16))
 
 

@@ -23,9 +23,7 @@ from dpeval.types import Adjacency
 
 REPLACE = Adjacency.REPLACE_ONE
 
-runs = st.builds(
-    SampledGaussian, st.floats(0.5, 20), st.floats(1e-4, 1.0), st.integers(1, 5000)
-)
+runs = st.builds(SampledGaussian, st.floats(0.5, 20), st.floats(1e-4, 1.0), st.integers(1, 5000))
 quick_runs = st.builds(SampledGaussian, st.floats(1.5, 8), st.floats(1e-3, 0.3), st.integers(1, 300))
 deltas = st.floats(-9, -2).map(lambda x: 10**x)
 

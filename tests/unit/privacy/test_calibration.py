@@ -83,7 +83,7 @@ def test_a_huge_target_needs_hardly_any_noise() -> None:
 
 def test_the_floor_of_the_extended_orders_is_named() -> None:
     """Targets below every order's floor are an error, in bounded time."""
-    with pytest.raises(UnattainableError, match="orders 1.01 to 8192") as error:
+    with pytest.raises(UnattainableError, match=r"orders 1\.01 to 8192") as error:
         calibrate(1e-5, 1e-5, 0.01, 100, accountant="rdp")
     assert error.value.floor > 1e-5
 

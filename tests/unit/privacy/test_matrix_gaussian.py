@@ -106,7 +106,8 @@ def slow_mvg_sigma(rows: int, cols: int, gamma: float, s2: float, epsilon: float
 
 
 @pytest.mark.parametrize(
-    ("rows", "cols", "s2", "epsilon"), [(1, 768, 1.0, 8.0), (128, 768, 2.0, 8.0), (512, 768, 1.0, 1.0), (3, 2, 1.0, 0.1)]
+    ("rows", "cols", "s2", "epsilon"),
+    [(1, 768, 1.0, 8.0), (128, 768, 2.0, 8.0), (512, 768, 1.0, 1.0), (3, 2, 1.0, 0.1)],
 )
 def test_mvg_does_not_cancel(rows: int, cols: int, s2: float, epsilon: float) -> None:
     """σ to 1e-12, where the textbook form in doubles is 0.7 % off on the unsafe side."""

@@ -1,7 +1,8 @@
-"""Rényi accounting: one step against quadrature with many digits and another library; the search against a full scan."""
+"""Rényi accounting: one step against many digits and another library; the search against a full scan."""
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import mpmath
@@ -60,7 +61,7 @@ def test_with_hardly_any_noise_a_bound_takes_over(sigma: float, order: float) ->
     """Where quadrature would need millions of points the answer is an upper bound, close, and costs nothing."""
     got = sampled_gaussian_divergence(SampledGaussian(sigma, 0.1, 1), order)
     alone = (order * math.log(0.1) + order * (order - 1) / (2 * sigma**2)) / (order - 1)
-    assert alone <= got <= min(order / (2 * sigma**2), alone * 1.001)
+    assert alone * (1 - 1e-9) <= got <= min(order / (2 * sigma**2), alone * 1.001)
 
 
 @given(st.floats(1e-5, 0.99), st.floats(0.3, 100))
@@ -68,7 +69,7 @@ def test_with_hardly_any_noise_a_bound_takes_over(sigma: float, order: float) ->
 def test_divergence_grows_with_the_order(rate: float, sigma: float) -> None:
     """A property of Rényi divergences, on which the early stop of the search rests."""
     values = poisson_curve(SampledGaussian(sigma, rate, 1))([1.05, 1.5, 2.0, 3.3, 8.0, 40.0])
-    assert all(a <= b * (1 + 1e-7) + 1e-18 for a, b in zip(values, values[1:], strict=False))
+    assert all(a <= b * (1 + 1e-7) + 1e-18 for a, b in itertools.pairwise(values))
     assert values[0] >= 0
 
 

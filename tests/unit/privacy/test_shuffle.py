@@ -62,7 +62,7 @@ def test_binary_constant_would_be_wrong_for_many_labels() -> None:
 
 
 @given(st.integers(2, 10**6), st.floats(0.1, 6), st.floats(-10, -3).map(lambda x: 10**x))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_shuffling_never_hurts(n: int, local: float, delta: float) -> None:
     """Central ε ≤ local ε, below the closed form where that holds, and binary is no worse than general."""
     general, binary = (amplify(n, local, delta=delta, binary_response=b) for b in (False, True))

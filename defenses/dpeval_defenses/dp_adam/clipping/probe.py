@@ -87,11 +87,9 @@ class Layout:
             tape.batch = batch = tensor.shape[0]
         if batch == 1:
             return 0
-        use = self._uses[id(parameter)]
-        self._uses[id(parameter)] += 1
-        axis = self._planned(id(parameter), use) if self._plan is not None else _conventional(tape, tensor, batch)
+        axis = self._planned(tape, tensor, id(parameter))
         if axis == UNPLANNED:
-            axis = _conventional(tape, tensor, batch)
+            axis = _conventional(tensor, batch)
         if axis is None and not tensor.requires_grad:
             return None
         if axis is None or tensor.ndim <= axis or tensor.shape[axis] % batch:
@@ -101,12 +99,15 @@ class Layout:
             )
         return axis
 
-    def _planned(self, key: int, use: int) -> int | None:
-        assert self._plan is not None  # noqa: S101
-        axes = self._plan.get(key, [])
-        if axes and all(a == axes[0] for a in axes):
-            return axes[0]
-        return axes[use] if use < len(axes) else UNPLANNED
+    def _planned(self, tape: Tape, tensor: Tensor, key: int) -> int | None:
+        """What the probe saw in this use of the parameter; a tensor with a gradient always holds examples."""
+        use = self._uses[key]
+        self._uses[key] += 1
+        axes = [] if self._plan is None else self._plan.get(key, [])
+        choices = {a for a in axes if a is not None or not tensor.requires_grad}
+        if len(choices) == 1:
+            return choices.pop()
+        return axes[use] if use < len(axes) and tape.receiver is None else UNPLANNED
 
     def _probed(self, tape: Tape, module: nn.Module, leaves: list[Any], spec: Any, rows: int) -> Any:
         runs = []
@@ -127,7 +128,7 @@ class Layout:
 UNPLANNED = -1
 
 
-def _conventional(tape: Tape, tensor: Tensor, batch: int) -> int | None:
+def _conventional(tensor: Tensor, batch: int) -> int | None:
     """The first axis if it has as many entries as there are examples, or several for each."""
     if tensor.ndim and (tensor.shape[0] == batch or (tensor.requires_grad and tensor.shape[0] % batch == 0)):
         return 0

@@ -1,0 +1,118 @@
+"""Killed at any moment and run again: nothing finished is redone, nothing is corrupt, one run at a time in a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeval.errors import StoreError
+from dpeval.results import RunResult
+from dpeval.run import locked, run
+
+Matrix = Callable[..., Path]
+
+
+def entries(out: Path) -> dict[str, int]:
+    """Every finished entry with the time it was made."""
+    return {str(p.parent.relative_to(out)): p.stat().st_mtime_ns for p in (out / "store").glob("*/*/entry.json")}
+
+
+def start(*words: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dpeval", *map(str, words)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_and_run_again_gives_the_same_result_and_redoes_nothing(
+    matrix: Matrix, tmp_path: Path, workers: int, essence: Callable[[RunResult], dict[str, Any]]
+) -> None:
+    file, out = matrix(), tmp_path / "killed"
+    process = start("run", file, "--out", out, "--jobs", workers)
+    deadline = time.monotonic() + 120
+    while len(entries(out)) < 3 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    finished = entries(out)
+    assert finished, "the run was killed before anything was finished"
+    assert not (out / "run.json").exists(), "the run had ended before it was killed"
+    time.sleep(1.0)  # orphaned workers notice that their parent is gone
+    done = run(file, out=out)
+    after = entries(out)
+    assert all(after[key] == made for key, made in finished.items()), "finished work was redone"
+    assert essence(done.result) == essence(run(file, out=tmp_path / "whole").result)
+
+
+def test_the_same_command_again_makes_nothing_new(matrix: Matrix, tmp_path: Path) -> None:
+    file, out = matrix(), tmp_path / "out"
+    run(file, out=out)
+    before = entries(out)
+    run(file, out=out)
+    assert entries(out) == before
+
+
+def test_more_seeds_extend_a_run(matrix: Matrix, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(matrix(), out=out)
+    before = entries(out)
+    text = matrix().read_text().replace("seeds = [0, 1]", "seeds = [0, 1, 2]")
+    matrix().write_text(text)
+    done = run(tmp_path / "m.toml", out=out)
+    after = entries(out)
+    assert all(after[k] == v for k, v in before.items())
+    assert len(after) > len(before)
+    assert done.result.cells[0].measures["auc"].models == 3
+
+
+def test_a_damaged_entry_is_made_again_and_said(
+    matrix: Matrix, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, out = matrix(), tmp_path / "out"
+    first = run(file, out=out)
+    victim = next((out / "store" / "attack").iterdir()) / "arrays.npz"
+    victim.write_bytes(victim.read_bytes()[:-10])
+    second = run(file, out=out)
+    assert "damaged result" in caplog.text
+    assert second.result.cells[0].measures == first.result.cells[0].measures
+
+
+def test_a_second_run_in_the_same_folder_is_told_so(matrix: Matrix, tmp_path: Path) -> None:
+    """Case BC-E07; the lock ends with its process, so a crash does not block."""
+    out = tmp_path / "out"
+    out.mkdir()
+    with locked(out), pytest.raises(StoreError, match="another run is working in"):
+        run(matrix(), out=out)
+    run(matrix(), out=out)
+
+
+def test_fresh_forgets_and_only_cached_adds_nothing(matrix: Matrix, tmp_path: Path) -> None:
+    file, out = matrix(), tmp_path / "out"
+    done = run(file, out=out, only_cached=True)
+    assert done.exit_code == 1
+    assert "not in the store" in done.result.defenses[0].reason
+    run(file, out=out)
+    before = entries(out)
+    assert run(file, out=out, only_cached=True).exit_code == 0
+    run(file, out=out, fresh=True)
+    assert all(entries(out)[k] > v for k, v in before.items())
+
+
+def test_the_ledger_counts_every_distinct_training(matrix: Matrix, tmp_path: Path) -> None:
+    """Guard V11: tuning on private data is counted, re-runs of the same training are not."""
+    out = tmp_path / "out"
+    name = "synthetic:reviews?n=120"
+    assert run(matrix(), out=out).result.provenance.trials == {name: 2}
+    assert run(matrix(), out=out).result.provenance.trials == {name: 2}
+    tuned = '[[defense]]\nuse = "none"\nepochs = [1, 2]\n'
+    assert run(matrix(defenses=tuned), out=out).result.provenance.trials == {name: 4}
+    assert json.loads((out / "ledger.json").read_text())
