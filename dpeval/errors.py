@@ -22,7 +22,7 @@ class ConfigError(DpevalError):
         super().__init__(": ".join(str(part) for part in (place, key, message) if part is not None))
 
 
-class DataError(DpevalError):
+class DataError(DpevalError, ValueError):
     """A data source cannot be read as asked."""
 
 

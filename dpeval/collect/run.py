@@ -14,6 +14,7 @@ from dpeval.collect.dominance import with_dominance
 from dpeval.collect.gather import Gathered, is_member
 from dpeval.collect.utility import majority_accuracy
 from dpeval.config import Experiment, Named
+from dpeval.data.split import split_notes
 from dpeval.identity import canonical
 from dpeval.jobs import Job, JobReport, as_attack
 from dpeval.materials import Materials
@@ -144,7 +145,11 @@ def _data(gathered: Gathered, number: int, dataset: Dataset) -> DataSummary:
         attribute=dataset.attribute_name,
         attribute_values=len(dataset.attribute_values),
         attribute_records=sum(a is not None for a in dataset.records.attributes),
-        notes=(*dataset.notes, *(note for note in truncated if isinstance(note, Note))),
+        notes=(
+            *dataset.notes,
+            *(split_notes(dataset, job.split) if job else ()),
+            *(note for note in truncated if isinstance(note, Note)),
+        ),
     )
 
 

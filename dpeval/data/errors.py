@@ -9,11 +9,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from dpeval.errors import DataError
+
+__all__ = ["DataError", "did_you_mean", "listed"]
+
 MOST_LISTED = 30
-
-
-class DataError(ValueError):
-    """Data or its description cannot be used; the message says where, what was expected, and what to do."""
 
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:

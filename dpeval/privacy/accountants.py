@@ -164,6 +164,8 @@ def _rdp_replaced(run: SampledGaussian, delta: float, orders: Sequence[float] | 
 
 def rdp_at(run: SampledGaussian, orders: Sequence[float]) -> list[float]:
     """The Rényi divergence of the whole run at each order, add or remove one record."""
+    if reveals_nothing(run) or run.noise_multiplier == 0:
+        return [0.0 if reveals_nothing(run) else math.inf for _ in orders]
     return [run.steps * divergence for divergence in poisson_curve(run)(orders)]
 
 

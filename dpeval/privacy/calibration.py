@@ -24,7 +24,7 @@ from dpeval.types import Adjacency
 
 _SMALLEST, _LARGEST = 1e-3, 1e12
 # How far below its aim ε may stay, relatively; the dearer the accountant, the coarser.
-_SLACK: dict[str, float] = {"gdp-clt": 1e-7, "rdp": 5e-4, "pld": 5e-4}
+_SLACK: dict[str, float] = {"gdp-clt": 1e-7, "rdp": 5e-4, "pld": 1e-3}
 # What part of the target to aim at. The coarser orders of other tools report up to 0.2 % more for the same run; with
 # this margin a recomputation by them stays below the target too.
 _AIM: dict[str, float] = {"gdp-clt": 1.0, "rdp": 0.9975, "pld": 1.0}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import ClassVar, TypeAlias
 
 
@@ -80,5 +81,10 @@ def _check(mechanism: Mechanism, count: int) -> None:
     name = type(mechanism).__name__
     if not mechanism.noise_multiplier >= 0:
         raise ValueError(f"{name}: expected noise_multiplier >= 0, got {mechanism.noise_multiplier}")
-    if isinstance(count, bool) or count != int(count) or count < 0:
+    if not _is_whole(count) or count < 0:
         raise ValueError(f"{name}: expected a whole number of steps or epochs >= 0, got {count!r}")
+
+
+def _is_whole(count: object) -> bool:
+    # 735.0 is refused too: a step count that was a float on the way is how steps get lost.
+    return isinstance(count, Integral) and not isinstance(count, bool)

@@ -23,7 +23,8 @@ Matrix = Callable[..., Path]
 
 def entries(out: Path) -> dict[str, int]:
     """Every finished entry with the time it was made."""
-    return {str(p.parent.relative_to(out)): p.stat().st_mtime_ns for p in (out / "store").glob("*/*/entry.json")}
+    found = (p for p in (out / "store").glob("*/*/entry.json") if p.parts[-3] != "tmp")
+    return {str(p.parent.relative_to(out)): p.stat().st_mtime_ns for p in found}
 
 
 def start(*words: object) -> subprocess.Popen[bytes]:

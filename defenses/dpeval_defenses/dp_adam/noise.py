@@ -26,6 +26,9 @@ import torch
 
 from dpeval.types import Floats
 
+_CHUNK = 1 << 18
+"""Values made at a time, so that the float64 working space stays small beside the parameters."""
+
 
 class Noise(Protocol):
     """A source of standard Gaussian noise."""
@@ -72,11 +75,11 @@ class SecureNoise:
     def standard(self, step: int, index: int, shape: Sequence[int]) -> torch.Tensor:
         """See :class:`Noise`; fresh at every call."""
         del step, index
-        size = math.prod(shape)
-        total = np.zeros(size)
-        for _ in range(self.terms):
-            total += _box_muller(_uniform(size), _uniform(size))
-        values = (total / math.sqrt(self.terms)).astype(np.float32)
+        values = np.empty(math.prod(shape), dtype=np.float32)
+        for start in range(0, len(values), _CHUNK):
+            part = values[start : start + _CHUNK]
+            terms = [_box_muller(_uniform(len(part)), _uniform(len(part))) for _ in range(self.terms)]
+            part[:] = np.sum(terms, axis=0) / math.sqrt(self.terms)
         return torch.from_numpy(values).reshape(tuple(shape))
 
 

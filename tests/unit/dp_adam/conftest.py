@@ -61,7 +61,9 @@ class Problem:
         at = torch.from_numpy(positions)
         return (self.model(self.features[at])[:, 0] - self.targets[at]).square()
 
-    def trainer(self, rate: float = 0.3, entropy: int = 5, noise: Any = None, **settings: Any) -> PrivateTrainer:
+    def trainer(
+        self, rate: float = 0.3, entropy: int = 5, noise: Any = None, engine: Any = None, **settings: Any
+    ) -> PrivateTrainer:
         chosen = {"steps": 6, "max_norm": 0.5, "noise_multiplier": 1.0, "learning_rate": 0.1} | settings
         return PrivateTrainer(
             self.model,
@@ -69,7 +71,7 @@ class Problem:
             PoissonSampler(self.n, rate, entropy),
             noise or SeededNoise(entropy + 1),
             TrainSettings(**chosen),
-            engine=LoopEngine,
+            engine=engine or LoopEngine,
         )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from dpeval_defenses.dp_adam.clipping import ClippedGradients
 from dpeval_defenses.dp_adam.noise import SecureNoise, SeededNoise
 from dpeval_defenses.dp_adam.sampler import PoissonSampler
 from dpeval_defenses.dp_adam.settings import TrainSettings
@@ -141,15 +142,18 @@ def test_nothing_to_train_and_coarse_parameters_are_refused(problem) -> None:
         p.trainer()
 
 
-def test_evaluation_between_steps_leaves_no_trace(problem) -> None:
-    """Evaluations, stray backward passes and a model left in training mode do not change the next step."""
-    plain, visited = problem().trainer(), problem().trainer()
+@pytest.mark.parametrize("engine", [None, ClippedGradients], ids=["loop", "clipping"])
+def test_evaluation_between_steps_leaves_no_trace(problem, engine) -> None:
+    """300 evaluations with a model left in training mode do not change the next step, nor do gradients left behind."""
+    plain, visited = problem().trainer(engine=engine), problem().trainer(engine=engine)
     for trainer in (plain, visited):
         trainer.step()
     visited.model.train()
     for _ in range(300):
-        visited._loss(np.arange(8)).sum().backward()
+        visited._loss(np.arange(8))
         torch.rand(1)
+    for p in visited.trained.values():
+        p.grad = torch.ones_like(p)
     for trainer in (plain, visited):
         trainer.step()
     assert torch.equal(weights(plain), weights(visited))
@@ -174,6 +178,29 @@ def test_dropout_is_on_differs_by_step_and_leaves_the_global_generator_alone(pro
     assert 0.3 < float((seen[0] == 0).float().mean()) < 0.7
     assert not torch.equal(seen[0], seen[1])
     assert not p.model.training
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_the_clipping_engine_trains_as_the_loop_does(problem, optimizer: str) -> None:
+    loop, engine = (
+        problem().trainer(optimizer=optimizer),
+        problem().trainer(optimizer=optimizer, engine=ClippedGradients),
+    )
+    for _ in range(5):
+        left, right = loop.step(), engine.step()
+        assert left.clipped == right.clipped
+        assert left.mean_norm == pytest.approx(right.mean_norm, rel=1e-10)
+    torch.testing.assert_close(weights(loop), weights(engine), rtol=1e-10, atol=1e-12)
+
+
+def test_a_record_with_an_infinite_gradient_is_left_out_and_counted(problem) -> None:
+    """It contributes nothing, the others everything, and the log says how many were dropped."""
+    p, q = problem(), problem()
+    p.targets[3] = float("inf")
+    broken = p.trainer(rate=1.0, noise_multiplier=0.0, optimizer="sgd", engine=ClippedGradients)
+    wanted = weights(broken) - 0.1 * clipped_sum(q, [i for i in range(40) if i != 3], 0.5) / 40
+    assert broken.step().dropped == 1
+    torch.testing.assert_close(weights(broken), wanted, rtol=1e-10, atol=1e-12)
 
 
 def test_the_log_holds_the_norms_the_clipped_share_and_the_signal_to_noise(problem) -> None:

@@ -63,9 +63,11 @@ class Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, anchor: Tensor, site: Site) -> Tensor:  # noqa: ARG004
         x = autocast_to(x)
-        ctx.site, ctx.dtype = site, x.dtype
+        ctx.site = site
         ctx.save_for_backward(x if site.weight is not None else None, weight)
-        return F.linear(x, weight.T if site.transposed else weight, bias)
+        out = F.linear(x, weight.T if site.transposed else weight, bias)
+        ctx.lead = out.shape[0]
+        return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -87,7 +89,7 @@ class Lookup(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, ids: Tensor, table: Tensor, padding: int | None, anchor: Tensor, site: Site) -> Tensor:  # noqa: ARG004
-        ctx.site, ctx.padding, ctx.rows = site, padding, len(table)
+        ctx.site, ctx.padding, ctx.rows, ctx.lead = site, padding, len(table), ids.shape[0]
         ctx.save_for_backward(ids)
         return F.embedding(ids, table)
 
@@ -118,7 +120,7 @@ class LayerNorm(torch.autograd.Function):
         site: Site,
     ) -> Tensor:
         out, mean, rstd = torch.native_layer_norm(x, shape, weight, bias, eps)
-        ctx.site, ctx.shape = site, shape
+        ctx.site, ctx.shape, ctx.lead = site, shape, x.shape[0]
         ctx.save_for_backward(x, mean, rstd, weight, bias)
         return out
 
@@ -146,7 +148,7 @@ class Spread(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, parameter: Tensor, anchor: Tensor, site: Site) -> Tensor:  # noqa: ARG004
-        ctx.site = site
+        ctx.site, ctx.lead = site, site.batch
         return parameter.unsqueeze(0).expand(site.batch, *parameter.shape)
 
     @staticmethod

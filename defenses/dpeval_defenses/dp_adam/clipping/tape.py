@@ -20,12 +20,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.hooks import RemovableHandle
 
 from .checks import CannotClip, refuse_stray
 from .functions import Site, Spread
-from .probe import Layout, Probe
+from .layout import Key, Layout, Probe, Use, tensors_in, unclear
+from .lineage import kept_in_order
 from .records import Record
 from .rules import RULES
 from .shared import Shared, share, shared_operation
@@ -68,14 +68,14 @@ class Tape:
         self.batch: int | None = None
         self.receiver: Callable[[nn.Parameter, Record], None] | None = None
         self.expected_batch: int | None = None
+        self.layout = Layout()
+        self.probe: Probe | None = None
         self.tracked_class: type[Tracked] = type("Tracked", (Tracked,), {"tape": self})
         self.shared_class: type[Shared] = type("Shared", (Shared,), {"tape": self})
         self._sites: weakref.WeakSet[Site] = weakref.WeakSet()
         self._stack: list[nn.Module] = []
         self._flipped: list[nn.Parameter] = []
         self._handles: list[RemovableHandle] = []
-        self._layout = Layout()
-        self._probe: Probe | None = None
 
     # --- attaching -------------------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Tape:
         if torch.compiler.is_compiling():
             raise CannotClip("the model is being compiled: compiled code goes round the recording; run it uncompiled")
         self._flip()
-        self.batch = self._layout.begin(self, module, args, kwargs)
+        self.batch = self.layout.begin(self, module, args, kwargs)
 
     def _flip(self) -> None:
         for parameter in self.model.parameters():
@@ -172,14 +172,16 @@ class Tape:
 
     def dispatch(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Runs ``func`` on arguments of which at least one is tracked or shared."""
-        if self._probe is not None:
-            return self._probe.observe(self, func, args, kwargs)
-        if not torch.is_grad_enabled() or self._passes(func, args):
-            with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - torch's documented way out of a subclass
+        if self._passes(func, args) or (self.probe is None and not torch.is_grad_enabled()):
+            with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - torch's own way out of a subclass
                 return func(*args, **kwargs)
+        if self.probe is not None:
+            return self.probe.observe(self, func, args, kwargs)
+        operands = tensors_in(args, kwargs)
+        use = self.layout.use(self, operands)
         rule = RULES.get(func)
-        out = NotImplemented if rule is None else rule(self, *args, **kwargs)
-        return shared_operation(self, func, args, kwargs) if out is NotImplemented else out
+        out = NotImplemented if rule is None else rule(self, use, *args, **kwargs)
+        return shared_operation(self, use, func, args, kwargs) if out is NotImplemented else out
 
     def _passes(self, func: Callable[..., Any], args: Any) -> bool:
         name = getattr(func, "__name__", "")
@@ -204,18 +206,60 @@ class Tape:
         with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001
             return parameter.detach()
 
-    def share(self, inner: Tensor) -> Tensor:
-        """``inner`` (B, *visible) as a value that all examples share."""
-        return share(self, inner)
+    def shares(self, value: Any) -> bool:
+        """Whether ``value`` is shared by all examples."""
+        return isinstance(value, Shared)
 
-    def examples(self, tensor: Tensor, parameter: Any) -> tuple[Tensor, int, bool]:
-        """``tensor`` with examples in it, the axis along which they stand, and whether it had none of its own."""
+    def share(self, inner: Tensor, key: Key) -> Tensor:
+        """``inner`` (B, *visible) as a value that all examples share."""
+        return share(self, inner, key)
+
+    def traced(self, tensor: Tensor, key: Key) -> Tensor:
+        """``tensor`` as a probe follows it."""
+        out: Shared = tensor.as_subclass(self.shared_class)
+        out.trail = key
+        return out
+
+    def examples(self, use: Use, tensor: Tensor, parameter: Any, position: int) -> tuple[Tensor, int, bool]:
+        """``tensor`` with examples in it, the axis along which they stand, and whether it had none of its own.
+
+        ``position`` is where it stands among the operands of ``use``, an operation with ``parameter``.
+        """
         if isinstance(tensor, Shared):
             return tensor.inner, 0, True
-        axis = self._layout.axis(self, tensor, parameter)
+        batch = self.batch = tensor.shape[0] if self.batch is None else self.batch
+        if batch == 1:
+            return tensor, 0, False
+        axis = self._axis(use, tensor, parameter, position)
         if axis is None:
-            return tensor.expand(self.known_batch(), *tensor.shape), 0, True
+            return tensor.expand(batch, *tensor.shape), 0, True
+        self.check_rows(tensor, axis)
         return tensor, axis, False
+
+    def _axis(self, use: Use, tensor: Tensor, parameter: Any, position: int) -> int | None:
+        """What the probe saw; in a recomputation, where its count is lost, what it saw in every use."""
+        known = self.receiver is None and use.inputs is not None
+        choices = {use.inputs[position]} if known and use.inputs else self.layout.axes_of(parameter, position)
+        if tensor.requires_grad:
+            choices.discard(None)
+        if len(choices) == 1:
+            return choices.pop()
+        if tensor.ndim and tensor.shape[0] == self.batch:
+            return 0
+        return 0 if tensor.requires_grad else None
+
+    def check_rows(self, tensor: Tensor, axis: int) -> None:
+        """CannotClip unless the rows along ``axis`` certainly are the examples in order."""
+        batch, plan = self.known_batch(), self.layout.plan
+        size = tensor.shape[axis] if -1 < axis < tensor.ndim else 0
+        certain = size == batch
+        if axis == 0 and size and size % batch == 0:
+            if tensor.requires_grad:
+                certain = kept_in_order(tensor, batch) and (certain or plan is None or plan.batch_first())
+            else:
+                certain = certain or (plan is not None and size // batch in plan.sizes)
+        if not certain:
+            raise unclear(self.where(), tensor, batch)
 
     def known_batch(self) -> int:
         """The number of examples of the running forward pass."""
@@ -238,7 +282,8 @@ class Tape:
 
     def spread(self, parameter: Any) -> Tensor:
         """A parameter used bare, as a shared value."""
-        return self.share(Spread.apply(self.data(parameter), self.anchor, self.site(0, parameter, None)))
+        self.known_batch()
+        return self.share(Spread.apply(self.data(parameter), self.anchor, self.site(0, parameter, None)), (id(parameter),))
 
     # --- names -----------------------------------------------------------------------------------------------------
 

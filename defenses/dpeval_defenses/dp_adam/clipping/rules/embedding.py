@@ -12,12 +12,21 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..functions import Lookup
+from ..layout import Use
 
 if TYPE_CHECKING:
     from ..tape import Tape
 
 
-def embedding(tape: Tape, input: Tensor, weight: Tensor, padding_idx: int | None = None, *options: Any, **named: Any) -> Any:  # noqa: A002
+def embedding(  # noqa: PLR0913
+    tape: Tape,
+    use: Use,
+    input: Tensor,  # noqa: A002
+    weight: Tensor,
+    padding_idx: int | None = None,
+    *options: Any,
+    **named: Any,
+) -> Any:
     """``F.embedding`` of examples' ids, or of ids that all examples share (relative positions)."""
     if any(options) and options != (None, 2.0, False, False):
         return NotImplemented
@@ -25,9 +34,9 @@ def embedding(tape: Tape, input: Tensor, weight: Tensor, padding_idx: int | None
         return NotImplemented
     if padding_idx is not None and padding_idx < 0:
         padding_idx += len(weight)
-    ids, axis, free = tape.examples(input, weight)
+    ids, axis, free = tape.examples(use, input, weight, 0)
     out = Lookup.apply(ids, tape.data(weight), padding_idx, tape.anchor, tape.site(axis, weight, None))
-    return tape.share(out) if free else out
+    return tape.share(out, use.key) if free else out
 
 
 RULES = {F.embedding: embedding}

@@ -13,32 +13,33 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..functions import Product
+from ..layout import Use
 
 if TYPE_CHECKING:
     from ..tape import Tape
 
 
-def linear(tape: Tape, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:  # noqa: A002
+def linear(tape: Tape, use: Use, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:  # noqa: A002
     """``F.linear`` of examples (or of a shared value) with a tracked weight or bias."""
     if not tape.plain_or_tracked(weight, bias):
         return NotImplemented
-    return _product(tape, input, weight, bias, transposed=False)
+    return _product(tape, use, input, weight, bias, transposed=False)
 
 
-def addmm(tape: Tape, input: Tensor, mat1: Tensor, mat2: Tensor, **scales: Any) -> Any:  # noqa: A002
+def addmm(tape: Tape, use: Use, input: Tensor, mat1: Tensor, mat2: Tensor, **scales: Any) -> Any:  # noqa: A002
     """``torch.addmm(bias, rows, weight)`` as Conv1D calls it: a bias of one dimension and no scales."""
     if scales or input.ndim != 1 or not tape.plain_or_tracked(input, mat2):
         return NotImplemented
-    return _product(tape, mat1, mat2, input, transposed=True)
+    return _product(tape, use, mat1, mat2, input, transposed=True)
 
 
-def _product(tape: Tape, x: Tensor, weight: Tensor, bias: Tensor | None, *, transposed: bool) -> Any:
+def _product(tape: Tape, use: Use, x: Tensor, weight: Tensor, bias: Tensor | None, *, transposed: bool) -> Any:
     if tape.tracks(x):
         return NotImplemented
-    x, axis, free = tape.examples(x, weight if tape.tracks(weight) else bias)
+    x, axis, free = tape.examples(use, x, weight if tape.tracks(weight) else bias, int(transposed))
     site = tape.site(axis, weight, bias, transposed=transposed)
     out = Product.apply(x, tape.data(weight), tape.data(bias), tape.anchor, site)
-    return tape.share(out) if free else out
+    return tape.share(out, use.key) if free else out
 
 
 RULES = {F.linear: linear, torch.addmm: addmm}

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..functions import LayerNorm
+from ..layout import Use
 
 if TYPE_CHECKING:
     from ..tape import Tape
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 def layer_norm(
     tape: Tape,
+    use: Use,
     input: Tensor,  # noqa: A002
     normalized_shape: list[int],
     weight: Tensor | None = None,
@@ -31,22 +33,30 @@ def layer_norm(
     """``F.layer_norm`` with a tracked gain or bias."""
     if not tape.plain_or_tracked(weight, bias) or tape.tracks(input):
         return NotImplemented
-    x, axis, free = tape.examples(input, weight if tape.tracks(weight) else bias)
+    x, axis, free = tape.examples(use, input, weight if tape.tracks(weight) else bias, 0)
     if x.is_cuda and torch.is_autocast_enabled("cuda"):
         x = x.float()
     site = tape.site(axis, weight, bias)
     out = LayerNorm.apply(x, list(normalized_shape), tape.data(weight), tape.data(bias), eps, tape.anchor, site)
-    return tape.share(out) if free else out
+    return tape.share(out, use.key) if free else out
 
 
-def rms_norm(tape: Tape, input: Tensor, normalized_shape: list[int], weight: Tensor, eps: float | None = None) -> Any:  # noqa: A002
+def rms_norm(
+    tape: Tape,
+    use: Use,
+    input: Tensor,  # noqa: A002
+    normalized_shape: list[int],
+    weight: Tensor,
+    eps: float | None = None,
+) -> Any:
     """``F.rms_norm`` as the bare norm times the gain."""
-    del tape
+    del tape, use
     return F.rms_norm(input, normalized_shape, None, eps) * weight
 
 
 def group_norm(
     tape: Tape,
+    use: Use,
     input: Tensor,  # noqa: A002
     num_groups: int,
     weight: Tensor | None = None,
@@ -54,7 +64,7 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Any:
     """``F.group_norm`` as the bare norm, then gain and bias along the channels."""
-    del tape
+    del tape, use
     out = F.group_norm(input, num_groups, None, None, eps)
     channels = (-1, *[1] * (input.ndim - 2))
     out = out if weight is None else out * weight.view(channels)
