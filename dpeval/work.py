@@ -24,6 +24,7 @@ from dpeval import jobs, seeds
 from dpeval.arrays import save_arrays, save_result
 from dpeval.context import Report, RunContext, silent
 from dpeval.cost import measured
+from dpeval.errors import StoreError
 from dpeval.identity import key_of
 from dpeval.jobs import Bench, Job, JobReport, Trial, as_attack, as_defense
 from dpeval.local_audit import audit_identity, audit_local_claim, auditable_tap
@@ -61,7 +62,7 @@ class Progress:
 
 
 def run_job(job: Job, bench: Bench, report: Report = silent) -> JobReport:
-    """Do ``job``; never raises for a fault of a plug-in, of the model or of a stage."""
+    """Do ``job``; raises StoreError when results cannot be written, and for no fault of a plug-in, model or stage."""
     worker = _Worker(job, bench, report)
     worker.run()
     done = worker.progress
@@ -95,6 +96,8 @@ class _Worker:
     def _attempt(self, name: str, work: Callable[[], Any]) -> Any:
         try:
             return work()
+        except StoreError:
+            raise  # a full disk ends the run: going on would lose work cell by cell
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             log.debug("%s: %s failed", self.job.name, name, exc_info=True)

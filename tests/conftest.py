@@ -97,6 +97,7 @@ def records_of() -> Callable[..., Any]:
     from dpeval.types import Records
 
     def make(texts: Sequence[Text], prefix: str = "r") -> Any:
-        return Records(tuple(f"{prefix}{i}" for i in range(len(texts))), tuple(texts), tuple(i % 2 for i in range(len(texts))))
+        count = range(len(texts))
+        return Records(tuple(f"{prefix}{i}" for i in count), tuple(texts), tuple(i % 2 for i in count))
 
     return make

@@ -9,10 +9,15 @@ import torch
 import transformers as hf
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-WORDS = (
-    "a the good bad warm cold soup tea room day night light dark old new red blue car bus road rain sun we you they is "
-    "was very never again one two three four five six seven"
-).split()
+_TEXT = """a the good bad warm cold soup tea room day night light dark old new red blue car bus road rain sun we you
+they is was very never again one two three four five six seven"""
+WORDS = _TEXT.split()
+BERT = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+GPT = {"unk_token": "<unk>", "bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
+ROBERTA = {
+    "unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>",
+    "sep_token": "</s>",
+}  # fmt: skip
 SIZE: dict[str, int] = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 LENGTH = 32
 
@@ -20,47 +25,34 @@ LENGTH = 32
 def bert_tokenizer(extra: tuple[str, ...] = (), **options: Any) -> Any:
     """Word-level, with [CLS] text [SEP] and pairs."""
     vocabulary = {t: i for i, t in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *extra])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=BERT["unk_token"]))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    names = {
-        "unk_token": "[UNK]",
-        "pad_token": "[PAD]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
-    }
     options.setdefault("model_max_length", LENGTH)
     options.setdefault("model_input_names", ["input_ids", "token_type_ids", "attention_mask"])
-    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names, **options)
+    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **BERT, **options)
 
 
 def gpt_tokenizer() -> Any:
     """Word-level, without special tokens around the text and without a padding token."""
     vocabulary = {t: i for i, t in enumerate(["<|endoftext|>", "<unk>", *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=GPT["unk_token"]))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    end = "<|endoftext|>"
-    return hf.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="<unk>", bos_token=end, eos_token=end, model_max_length=LENGTH
-    )
+    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=LENGTH, **GPT)
 
 
 def roberta_tokenizer(limit: int) -> Any:
     """Word-level, padding id 1 as in RoBERTa."""
     vocabulary = {t: i for i, t in enumerate(["<s>", "<pad>", "</s>", "<unk>", *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=GPT["unk_token"]))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
-    names = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
-    return hf.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, cls_token="<s>", sep_token="</s>", model_max_length=limit, **names
-    )
+    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=limit, **ROBERTA)
 
 
 def _roberta(positions: int, rows: int) -> Any:

@@ -60,12 +60,10 @@ class Undefended(Defense):
         def forward(rows: Sequence[int], _epoch: int) -> Tensor:
             return forward_from(classifier, "output", pooled[list(rows)])
 
-        classifier.train()
         fit_rows(
             forward, task.train.labels, [1] * len(pooled), classifier, epochs=self.epochs, batch_size=self.batch_size,
             learning_rate=self.head_learning_rate, ctx=ctx,
         )  # fmt: skip
-        classifier.eval()
 
 
 def _pooled(classifier: TextClassifier, task: Task, ctx: Context) -> Tensor:

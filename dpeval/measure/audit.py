@@ -144,13 +144,17 @@ def audit_rates(
 
 
 def rate_threshold(scores: Floats, is_member: NDArray[np.bool_], delta: float, alpha: float) -> float:
-    """The threshold whose two-rate bound is largest on these records, which then cannot be used to state it."""
+    """The threshold whose two-rate bound is largest on these records, which then cannot be used to state it.
+
+    It stands midway between two scores: at a score itself, half of what lies just there would fall on either side.
+    """
     candidates = np.unique(scores)
     members, nonmembers = np.sort(scores[is_member]), np.sort(scores[~is_member])
     missed, false = np.searchsorted(members, candidates), len(nonmembers) - np.searchsorted(nonmembers, candidates)
     fnr, fpr = _upper_rates(missed, len(members), alpha / 2), _upper_rates(false, len(nonmembers), alpha / 2)
     best = np.maximum((1 - delta - fpr) / fnr, (1 - delta - fnr) / fpr)
-    return float(candidates[int(np.argmax(best))])
+    chosen = int(np.argmax(best))
+    return float(candidates[chosen] + candidates[max(chosen - 1, 0)]) / 2
 
 
 def _upper_rates(counts: NDArray[np.int64], trials: int, alpha: float) -> Floats:

@@ -43,15 +43,24 @@ class Scored(Protocol):
 def most_exposed(runs: Sequence[Scored], count: int) -> list[dict[str, Detail]]:
     """The ``count`` records whose scores betray membership most, worst first.
 
-    A score is counted in standard deviations of that model's non-members. A record that was a non-member of another
-    model has its score there subtracted: a text that always scores high is conspicuous, not exposed.
+    A score is counted in standard deviations of that model's non-members (median and quartiles, so that no outlier
+    sets the scale). A record that was a non-member of another model has its score there subtracted: a text that always
+    scores high is conspicuous, not exposed.
     """
     inside, outside = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     for run in runs:
-        rest = run.scores[~run.is_member]
-        standard = (run.scores - rest.mean()) / (rest.std() or 1.0)
+        standard = _standard(run)
         for key, member, value in zip(run.ids, run.is_member.tolist(), standard.tolist(), strict=True):
             (inside if member else outside)[key].append(value)
     risk = {key: float(np.mean(seen)) - float(np.mean(outside.get(key, [0.0]))) for key, seen in inside.items()}
     worst = sorted(risk, key=lambda key: (-risk[key], key))[:count]
     return [{"id": key, "excess": risk[key], "models_as_member": len(inside[key])} for key in worst]
+
+
+def _standard(run: Scored) -> Floats:
+    rest = run.scores[~run.is_member]
+    low, middle, high = np.quantile(rest, (0.25, 0.5, 0.75))
+    # Half of equal scores leave no quartile range; 1.349 is that of the standard normal distribution.
+    scale = (high - low) / 1.349 or float(np.sort(rest).std()) or 1.0
+    out: Floats = (run.scores - middle) / scale
+    return out

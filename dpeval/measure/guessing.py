@@ -11,23 +11,26 @@ An adversary sees how many rows were released, and nothing else; it knows texts 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
 
 from dpeval.measure.recovery import NO_ANSWER, Scope, Tally, count_bag, count_positions
+
+Slot: TypeAlias = tuple[int, int]
+"""A token and which of its occurrences in the text is meant: the first is 0."""
 
 _SHARES = (0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
 class Guesser:
-    """Fixed answers fitted on auxiliary texts: the commonest token of each row, and tokens by how many texts hold them.
+    """Fitted on auxiliary texts: the commonest token of each row, and slots by how many texts hold them."""
 
-    A token that often occurs twice stands twice in ``common``, at the rank of its second occurrence.
-    """
-
+    scope: Scope
     rows: tuple[int, ...]
-    common: tuple[int, ...]
+    common: tuple[Slot, ...]
 
     def by_position(self, length: int) -> tuple[int, ...]:
         """The commonest token of each row; no answer beyond the longest text seen."""
@@ -35,21 +38,35 @@ class Guesser:
 
     def by_bag(self, length: int, share: float) -> tuple[int, ...]:
         """The commonest tokens, ``share * length`` of them."""
-        return self.common[: max(1, round(share * length))]
+        return tuple(token for token, _ in self.common[: _said(length, share)])
+
+    @cached_property
+    def rank(self) -> Mapping[Slot, int]:
+        """The place of each slot in ``common``."""
+        return {slot: place for place, slot in enumerate(self.common)}
+
+
+def _said(length: int, share: float) -> int:
+    return max(1, round(share * length))
+
+
+def _slots(tokens: Sequence[int]) -> Iterator[Slot]:
+    seen = Counter[int]()
+    for token in tokens:
+        yield token, seen[token]
+        seen[token] += 1
 
 
 def fit_guesser(auxiliary: Sequence[Sequence[int]], scope: Scope) -> Guesser:
     """Count tokens of texts of the same population, ``-1`` on rows that do not count."""
-    width = max((len(text) for text in auxiliary), default=0)
-    columns = [Counter[int]() for _ in range(width)]
-    slots = Counter[tuple[int, int]]()
+    columns = [Counter[int]() for _ in range(max(map(len, auxiliary), default=0))]
+    slots = Counter[Slot]()
     for text in auxiliary:
         for column, token in zip(columns, text, strict=False):
             column[token if scope.counts(token) else NO_ANSWER] += 1
-        for token, times in Counter(t for t in text if scope.counts(t)).items():
-            slots.update((token, copy) for copy in range(times))
+        slots.update(_slots(scope.kept(text)))
     ranked = sorted(slots, key=lambda slot: (-slots[slot], slot))
-    return Guesser(tuple(_commonest(column) for column in columns), tuple(token for token, _ in ranked))
+    return Guesser(scope, tuple(map(_commonest, columns)), tuple(ranked))
 
 
 def _commonest(column: Counter[int]) -> int:
@@ -58,34 +75,39 @@ def _commonest(column: Counter[int]) -> int:
 
 @dataclass(frozen=True)
 class Strategy:
-    """One way of answering with a :class:`Guesser`; ``share`` None answers row by row."""
+    """One way of answering with a :class:`Guesser`: row by row, or (``share``) the commonest tokens as a bag."""
 
     share: float | None
-
-    def answer(self, guesser: Guesser, length: int) -> tuple[int, ...]:
-        """The tokens said for a text of ``length`` rows."""
-        return guesser.by_position(length) if self.share is None else guesser.by_bag(length, self.share)
 
 
 STRATEGIES = (Strategy(None), *map(Strategy, _SHARES))
 
 
-def best_strategy(guesser: Guesser, texts: Sequence[Sequence[int]], scope: Scope, metric: str) -> Strategy:
-    """The strategy with the best value of ``metric`` (recall, precision or f1) on auxiliary texts."""
-    return max(STRATEGIES, key=lambda s: _value(s, guesser, texts, scope, metric))
+def bag_tallies(guesser: Guesser, texts: Sequence[Sequence[int]]) -> Mapping[Strategy, list[Tally]]:
+    """What each strategy is worth on each text, compared as bags."""
+    found: dict[Strategy, list[Tally]] = {strategy: [] for strategy in STRATEGIES}
+    for text in texts:
+        found[STRATEGIES[0]].append(count_bag(guesser.by_position(len(text)), text, guesser.scope))
+        # A bag of the k commonest slots holds those of the text whose rank is below k.
+        unknown = len(guesser.common)
+        ranks = [guesser.rank.get(slot, unknown) for slot in _slots(guesser.scope.kept(text))]
+        for strategy in STRATEGIES[1:]:
+            said = min(_said(len(text), strategy.share or 0.0), unknown)
+            found[strategy].append(Tally(sum(rank < said for rank in ranks), said, len(ranks)))
+    return found
 
 
-def _value(strategy: Strategy, guesser: Guesser, texts: Sequence[Sequence[int]], scope: Scope, metric: str) -> float:
-    tallies = [count_bag(strategy.answer(guesser, len(text)), text, scope) for text in texts]
+def position_tallies(guesser: Guesser, texts: Sequence[Sequence[int]]) -> list[Tally]:
+    """What the commonest token of each row is worth on each text, compared row by row."""
+    return [count_positions(guesser.by_position(len(text)), text, guesser.scope) for text in texts]
+
+
+def best_strategies(tallies: Mapping[Strategy, Sequence[Tally]], metrics: Sequence[str]) -> Mapping[str, Strategy]:
+    """For each metric (recall, precision, f1) the strategy with the best value; the first of equals."""
+    return {metric: max(STRATEGIES, key=lambda s: _value(tallies[s], metric)) for metric in metrics}
+
+
+def _value(tallies: Sequence[Tally], metric: str) -> float:
     right, answered, asked = (sum(getattr(t, k) for t in tallies) for k in ("right", "answered", "asked"))
     over = {"recall": asked, "precision": answered, "f1": (answered + asked) / 2}[metric]
     return right / over if over else 0.0
-
-
-def guess_tallies(
-    guesser: Guesser, strategy: Strategy, texts: Sequence[Sequence[int]], scope: Scope, *, positions: bool
-) -> list[Tally]:
-    """What the guess is worth on each text, counted as bags or row by row."""
-    if positions:
-        return [count_positions(guesser.by_position(len(text)), text, scope) for text in texts]
-    return [count_bag(strategy.answer(guesser, len(text)), text, scope) for text in texts]

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dpeval.measure.guessing import Guesser, best_strategy, fit_guesser, guess_tallies
+from dpeval.measure.guessing import bag_tallies, best_strategies, fit_guesser, position_tallies
 from dpeval.measure.halves import unit_names
 from dpeval.measure.influence import Part, difference, ratio_part
 from dpeval.measure.intervals import Scale, estimate
@@ -73,8 +73,9 @@ class _View:
     def scope(self, run: InversionRun) -> Scope:
         return Scope(run.never, run.content if self.content_only else None)
 
-    def tally(self, guess: Sequence[int], truth: Sequence[int], scope: Scope) -> Tally:
-        return (count_positions if self.positions else count_bag)(guess, truth, scope)
+    def tallies(self, run: InversionRun) -> list[Tally]:
+        scope, count = self.scope(run), count_positions if self.positions else count_bag
+        return [count(guess, truth, scope) for guess, truth in zip(run.guessed, run.truth, strict=True)]
 
 
 _VIEWS = (
@@ -102,50 +103,51 @@ def measure_inversion(
     for view in _VIEWS:
         if view.positions and not all(run.by_row for run in runs):
             found[f"{view.prefix}recall"] = Undefined("one pooled row is released: there are no positions to compare")
-            continue
-        for metric in view.metrics:
-            found |= _measure(runs, auxiliary, view, metric, level)
+        else:
+            found |= _measure(runs, auxiliary, view, level)
     return Measures(found)
 
 
 def _measure(
-    runs: Sequence[InversionRun], auxiliary: Sequence[Sequence[int]], view: _View, metric: str, level: float
-) -> Mapping[str, Measured]:
-    name = f"{view.prefix}{metric}"
-    try:
-        attacks = [_attack_part(run, view, metric) for run in runs]
-    except ZeroDivisionError:
-        return {name: Undefined("no token that counts stands in any of these texts")}
-    out: dict[str, Measured] = {name: estimate(attacks, level=level)}
-    if not auxiliary:
-        return out | {f"gain_{name}": Undefined("no auxiliary texts to fit the guess without the embedding on")}
+    runs: Sequence[InversionRun], auxiliary: Sequence[Sequence[int]], view: _View, level: float
+) -> dict[str, Measured]:
+    attacks = [view.tallies(run) for run in runs]
+    if not all(any(tally.asked for tally in one) for one in attacks):
+        return {f"{view.prefix}{m}": Undefined("no token that counts stands in these texts") for m in view.metrics}
+    guesses = _guesses(runs, auxiliary, view) if auxiliary else {}
+    found: dict[str, Measured] = {}
+    for metric in view.metrics:
+        name, ours = f"{view.prefix}{metric}", _parts(attacks, metric, runs)
+        found[name] = estimate(ours, level=level)
+        if metric not in guesses:
+            found[f"gain_{name}"] = Undefined("no auxiliary texts to fit the guess without the embedding on")
+            continue
+        theirs = _parts(guesses[metric], metric, runs)
+        gains = [difference(a, g) for a, g in zip(ours, theirs, strict=True)]
+        found[f"baseline_{name}"] = estimate(theirs, level=level)
+        found[f"gain_{name}"] = estimate(gains, level=level, scale=Scale.DIFFERENCE)
+    return found
+
+
+def _guesses(
+    runs: Sequence[InversionRun], auxiliary: Sequence[Sequence[int]], view: _View
+) -> Mapping[str, list[list[Tally]]]:
+    """For each metric the guess's tallies on each run's texts; which guess is best is decided on auxiliary texts."""
     guesser = fit_guesser(auxiliary, view.scope(runs[0]))
-    guesses = [_guess_part(run, guesser, auxiliary, view, metric) for run in runs]
-    gains = [difference(a, g) for a, g in zip(attacks, guesses, strict=True)]
-    out[f"baseline_{name}"] = estimate(guesses, level=level)
-    out[f"gain_{name}"] = estimate(gains, level=level, scale=Scale.DIFFERENCE)
-    return out
+    if view.positions:
+        by_row = [position_tallies(guesser, run.truth) for run in runs]
+        return dict.fromkeys(view.metrics, by_row)
+    best = best_strategies(bag_tallies(guesser, auxiliary), view.metrics)
+    known = [bag_tallies(guesser, run.truth) for run in runs]
+    return {metric: [tallies[best[metric]] for tallies in known] for metric in view.metrics}
 
 
-def _attack_part(run: InversionRun, view: _View, metric: str) -> Part:
-    scope = view.scope(run)
-    return _part([view.tally(g, t, scope) for g, t in zip(run.guessed, run.truth, strict=True)], metric, run.units)
-
-
-def _guess_part(
-    run: InversionRun, guesser: Guesser, auxiliary: Sequence[Sequence[int]], view: _View, metric: str
-) -> Part:
-    scope = view.scope(run)
-    strategy = best_strategy(guesser, auxiliary, scope, metric)
-    return _part(guess_tallies(guesser, strategy, run.truth, scope, positions=view.positions), metric, run.units)
+def _parts(tallies: Sequence[Sequence[Tally]], metric: str, runs: Sequence[InversionRun]) -> list[Part]:
+    return [_part(one, metric, run.units) for one, run in zip(tallies, runs, strict=True)]
 
 
 def _part(tallies: Sequence[Tally], metric: str, units: tuple[str, ...]) -> Part:
-    right = [t.right for t in tallies]
-    asked = [t.asked for t in tallies]
-    if not sum(asked):
-        raise ZeroDivisionError("no token counts")
-    answered = [t.answered for t in tallies]
+    right, asked, answered = ([getattr(t, name) for t in tallies] for name in ("right", "asked", "answered"))
     if metric == "recall":
         return ratio_part(right, asked, units)
     if metric == "precision":

@@ -27,11 +27,11 @@ def one_run_p_value(*, m: int, r: int, v: int, epsilon: float, delta: float) -> 
     """
     if not 0 <= v <= r <= m:
         raise ValueError(f"expected right guesses <= guesses <= coins, got {v}, {r}, {m}")
-    binomial = stats.binom(r, special.expit(epsilon))
-    tail = float(binomial.sf(v - 1))
+    q = float(special.expit(epsilon))
+    tail = float(special.betainc(v, r - v + 1, q)) if v else 1.0
     if delta == 0 or v == 0:
         return min(1.0, tail)
-    falling = np.cumsum(binomial.pmf(np.arange(v - 1, -1, -1)))
+    falling = np.cumsum(stats.binom.pmf(np.arange(v - 1, -1, -1), r, q))
     slack = float(np.max(falling / np.arange(1, v + 1)))
     return min(1.0, tail + 2 * m * delta * slack)
 

@@ -28,6 +28,13 @@ class Scope:
         """Whether this token counts, as a truth or as an answer."""
         return token != NO_ANSWER and token not in self.never and (self.only is None or token in self.only)
 
+    def kept(self, tokens: Sequence[int]) -> list[int]:
+        """The tokens that count, in order."""
+        never, only = self.never, self.only
+        if only is None:
+            return [t for t in tokens if t != NO_ANSWER and t not in never]
+        return [t for t in tokens if t in only and t != NO_ANSWER and t not in never]
+
 
 @dataclass(frozen=True)
 class Tally:
@@ -40,12 +47,11 @@ class Tally:
 
 def count_bag(guess: Sequence[int], truth: Sequence[int], scope: Scope) -> Tally:
     """Multisets: order and position do not matter, how often a token was said does."""
-    said = Counter(t for t in guess if scope.counts(t))
-    true = Counter(t for t in truth if scope.counts(t))
-    return Tally((said & true).total(), said.total(), true.total())
+    said, true = scope.kept(guess), scope.kept(truth)
+    return Tally((Counter(said) & Counter(true)).total(), len(said), len(true))
 
 
 def count_positions(guess: Sequence[int], truth: Sequence[int], scope: Scope) -> Tally:
     """Row by row; an answer on a row that does not count is a false one."""
-    right = sum(scope.counts(t) and g == t for g, t in zip(guess, truth, strict=True))
-    return Tally(right, sum(map(scope.counts, guess)), sum(map(scope.counts, truth)))
+    right = sum(g == t and scope.counts(t) for g, t in zip(guess, truth, strict=True))
+    return Tally(right, len(scope.kept(guess)), len(scope.kept(truth)))

@@ -58,8 +58,9 @@ def _grams(texts: Sequence[str], analyzer: str) -> sparse.csr_matrix:
     counter = CountVectorizer(**common, **(words if analyzer == "word" else {"ngram_range": (3, 4)}))
     try:
         found: sparse.csr_matrix = counter.fit_transform(texts)
-    except ValueError:  # no two texts share anything
-        return sparse.csr_matrix((len(texts), 0), dtype=np.float64)
+    except ValueError:
+        # No two texts share anything; one empty column keeps what follows simple.
+        return sparse.csr_matrix((len(texts), 1), dtype=np.float64)
     return found
 
 

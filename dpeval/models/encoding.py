@@ -39,7 +39,10 @@ class EncodedTexts:
 
     def batch(self, rows: Sequence[int], length: int | None = None) -> Batch:
         """The texts at ``rows``, padded to ``length`` (by default the longest of them); at least two columns."""
-        width = max(2, *(len(self.ids[i]) for i in rows)) if length is None else length
+        longest = max(2, *(len(self.ids[i]) for i in rows))
+        width = longest if length is None else length
+        if width < longest:
+            raise ValueError(f"batch: expected length >= {longest} for these texts, got {length}")
         batch = {
             "input_ids": _padded([self.ids[i] for i in rows], width, self.pad_id),
             "attention_mask": _padded([[1] * len(self.ids[i]) for i in rows], width, 0),

@@ -61,15 +61,10 @@ def fit(
         logits: Tensor = classifier(**to_device(texts.batch(rows), ctx.device))
         return logits
 
-    classifier.train()
-    try:
-        return fit_rows(
-            forward, train.labels, texts.lengths, classifier, epochs=epochs, batch_size=batch_size,
-            learning_rate=learning_rate, head_learning_rate=head_learning_rate, weight_decay=weight_decay, ctx=ctx,
-            loss=loss,
-        )  # fmt: skip
-    finally:
-        classifier.eval()
+    return fit_rows(
+        forward, train.labels, texts.lengths, classifier, epochs=epochs, batch_size=batch_size,
+        learning_rate=learning_rate, head_learning_rate=head_learning_rate, weight_decay=weight_decay, ctx=ctx, loss=loss,
+    )  # fmt: skip
 
 
 def fit_rows(
@@ -86,14 +81,17 @@ def fit_rows(
     head_learning_rate: float | None = None,
     loss: Loss = cross_entropy,
 ) -> tuple[float, ...]:
-    """The training loop behind :func:`fit`, for any way of getting logits from row numbers."""
+    """The training loop behind :func:`fit`, for any way of getting logits from row numbers.
+
+    ``lengths`` groups rows of like length into batches; give equal ones where that does not matter.
+    """
     _check(labels, classifier.num_labels, epochs, batch_size)
     targets = torch.tensor(labels, dtype=torch.long, device=ctx.device)
     optimizer = torch.optim.AdamW(_groups(classifier, learning_rate, head_learning_rate), weight_decay=weight_decay)
     per_epoch = -(-len(labels) // batch_size)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear_decay(step, max(1, epochs * per_epoch)))
     history = []
-    with seeded_dropout(ctx):
+    with _training(classifier, ctx):
         for epoch in ctx.progress(range(epochs), "training", epochs):
             total = 0.0
             for rows in batches_of_like_length(lengths, batch_size, ctx.rng("order", epoch)):
@@ -118,12 +116,16 @@ def batches_of_like_length(lengths: Sequence[int], batch_size: int, rng: np.rand
 
 
 @contextmanager
-def seeded_dropout(ctx: Context) -> Iterator[None]:
-    """Seed torch's global generators from ``ctx`` for the duration, then put them back as they were."""
+def _training(classifier: TextClassifier, ctx: Context) -> Iterator[None]:
+    """Training mode with dropout seeded from ``ctx``; then evaluation mode and the global generators as they were."""
     devices = [ctx.device] if ctx.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(int(ctx.rng("dropout").integers(2**63)))
-        yield
+    classifier.train()
+    try:
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(int(ctx.rng("dropout").integers(2**63)))
+            yield
+    finally:
+        classifier.eval()
 
 
 def _groups(model: TextClassifier, rate: float, head_rate: float | None) -> list[dict[str, object]]:

@@ -130,16 +130,14 @@ def released_shape(model: TextClassifier, tap: str, length: int) -> Shape:
 
 
 def parameters_before(model: TextClassifier, tap: str) -> set[str]:
-    """Names of the parameters that the tapped tensor depends on."""
-    with torch.enable_grad():
-        return _used(model, capture(model, _probe(model), tap))
+    """Names of the parameters that the tapped tensor depends on, frozen or not."""
+    return _used(model, lambda: capture(model, _probe(model), tap))
 
 
 def parameters_after(model: TextClassifier, tap: str) -> set[str]:
-    """Names of the parameters that the logits depend on once the tapped tensor is given."""
+    """Names of the parameters that the logits depend on once the tapped tensor is given, frozen or not."""
     shape = released_shape(model, tap, 2)
-    with torch.enable_grad():
-        return _used(model, forward_from(model, tap, torch.ones(1, shape.rows, shape.width, device=model.device)))
+    return _used(model, lambda: forward_from(model, tap, torch.ones(1, shape.rows, shape.width, device=model.device)))
 
 
 def _probe(model: TextClassifier) -> Batch:
@@ -147,9 +145,16 @@ def _probe(model: TextClassifier) -> Batch:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-def _used(model: TextClassifier, result: Tensor) -> set[str]:
+def _used(model: TextClassifier, run: Callable[[], Tensor]) -> set[str]:
     named = list(model.named_parameters())
-    grads = torch.autograd.grad(result.sum(), [p for _, p in named], allow_unused=True)
+    trainable = [p.requires_grad for _, p in named]
+    try:
+        model.requires_grad_(True)
+        with torch.enable_grad():
+            grads = torch.autograd.grad(run().sum(), [p for _, p in named], allow_unused=True)
+    finally:
+        for (_, parameter), flag in zip(named, trainable, strict=True):
+            parameter.requires_grad_(flag)
     return {name for (name, _), grad in zip(named, grads, strict=True) if grad is not None}
 
 

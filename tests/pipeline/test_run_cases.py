@@ -47,7 +47,7 @@ def test_e05_a_full_disk_is_an_error_and_leaves_the_earlier_report(
     earlier = {name: (out / name).read_bytes() for name in ("report.md", "run.json")}
 
     def no_large_files() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
     done = dpeval(
         "run", matrix(defenses='[[defense]]\nuse = "none"\nepochs = 2\n'), "--out", out, preexec_fn=no_large_files

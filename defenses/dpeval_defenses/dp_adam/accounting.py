@@ -30,6 +30,7 @@ from dpeval.types import Adjacency, NoClaim, PrivacyClaim
 AccountantName = Literal["pld", "rdp", "gdp-clt"]
 
 _DIAGNOSTICS = "the training log and its means (gradient norms, share clipped, signal to noise)"
+_SIZE = "the number of training records: it is taken as public, and sets sampling rate, steps and δ"
 _SEEDED = "an adversary who knows the run's seed and with it the noise: set secure_noise for people's real data"
 
 
@@ -115,7 +116,7 @@ class Accounting:
             clip=self.clip,
             adjacency=Adjacency(self.adjacency),
             target_epsilon=self.epsilon,
-            also_excludes=(_DIAGNOSTICS, *((_SEEDED,) if repeatable else ())),
+            also_excludes=(_SIZE, _DIAGNOSTICS, *((_SEEDED,) if repeatable else ())),
             also_details=self._details(done, plan, trained, repeatable=repeatable),
         )
 

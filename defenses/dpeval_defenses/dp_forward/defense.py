@@ -98,7 +98,6 @@ class DPForward(Defense):
         plan = plan_noise(epsilon=self.epsilon, delta=delta, clip=self.clip, releases=self.num_releases)
         transform = NoisyRelease(clip=self.clip, sigma=plan.sigma, normalise=self.normalise)
         forward = self._forward(classifier, transform, task, ctx)
-        classifier.train()
         fit_rows(
             forward, task.train.labels, self._lengths(task), classifier, epochs=self.epochs, batch_size=self.batch_size,
             learning_rate=self.learning_rate, head_learning_rate=self.head_learning_rate, ctx=ctx,

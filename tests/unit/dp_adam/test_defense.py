@@ -124,6 +124,30 @@ def test_an_approximation_is_labelled_and_stands_beside_a_bound() -> None:
         DPAdam(accountant="gdp-clt", adjacency="replace-one")
 
 
+def test_two_passes_end_where_one_pass_ends_and_layers_clipped_apart_do_not(task) -> None:
+    """Two-pass is the same mathematics; per-layer is another clipping under the same total bound."""
+    common = {"adapt": "last-1", "epochs": 1, "batch_size": 40, "optimizer": "sgd", "learning_rate": 1.0}
+    ends = {}
+    for mode in ("book-keeping", "two-pass", "per-layer"):
+        release = DPAdam(clipping=mode, **common).train(task, RunContext(3))
+        ends[mode] = torch.cat([p.ravel() for p in release.classifier.parameters()])
+        assert release.claim.epsilon <= 8.0
+    torch.testing.assert_close(ends["book-keeping"], ends["two-pass"], rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(ends["book-keeping"], ends["per-layer"], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["book-keeping", "two-pass", "per-layer"])
+def test_one_record_moves_the_sum_by_at_most_the_clipping_norm(task, mode: str) -> None:
+    """Without noise, one record alone, plain SGD at rate 1: the whole model moves by at most C."""
+    one = Task(task.train.take([0]), 2, task.checkpoint)
+    settings = {"noise_multiplier": 0.0, "clip": 0.05, "steps": 1, "optimizer": "sgd", "learning_rate": 1.0}
+    release = DPAdam(clipping=mode, adapt="last-2", **settings).train(one, RunContext(3))
+    again = DPAdam(clipping=mode, adapt="last-2", **(settings | {"learning_rate": 1e-30})).train(one, RunContext(3))
+    pairs = zip(release.classifier.parameters(), again.classifier.parameters(), strict=True)
+    moved = sum(float((a - b).double().square().sum()) for a, b in pairs) ** 0.5
+    assert 0.02 < moved <= 0.05 * (1 + 1e-5)
+
+
 def test_no_noise_is_no_claim(task) -> None:
     release = DPAdam(noise_multiplier=0.0, adapt="head", epochs=1).train(task, RunContext(0))
     assert isinstance(release.claim, NoClaim)

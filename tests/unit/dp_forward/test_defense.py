@@ -87,7 +87,7 @@ def test_training_what_comes_before_the_noise_moves_it(checkpoint_of, records_of
 @pytest.mark.parametrize("regime", REGIMES)
 def test_it_learns_where_the_noise_lets_it_and_repeats_itself(checkpoint_of, records_of, regime):
     records = records_of(TEXTS)
-    options = {"training": regime, "epsilon": 5000.0, "epochs": 30, "head_learning_rate": 3e-2, "learning_rate": 1e-3}
+    options = {"training": regime, "epsilon": 1e5, "epochs": 15, "head_learning_rate": 3e-2, "learning_rate": 1e-3}
     one, two = (train(checkpoint_of("bert"), records, **options) for _ in range(2))
     predicted = one.predict(records).log_probs
     assert (predicted.argmax(1) == np.array(records.labels)).mean() > 0.85

@@ -139,7 +139,7 @@ def test_no_difference_seen_is_not_no_difference() -> None:
 
 
 def test_influences_are_derivatives_of_the_reweighted_statistic() -> None:
-    """Of a ratio, of rates and of a combination: doubling one record moves the value by its influence, to first order."""
+    """Of a ratio, of rates and of a combination: a little more of one record moves the value by its influence."""
     rng = np.random.default_rng(5)
     a, b = rng.random(50), rng.random(50) + 1
     called, member = rng.random(50) < 0.4, rng.random(50) < 0.5

@@ -34,7 +34,9 @@ def test_tpr_at_one_percent_needs_299_non_members() -> None:
     member = np.arange(598) < 299
     scores = np.random.default_rng(0).normal(size=598)
     ids = tuple(f"r{i}" for i in range(598))
-    assert isinstance(measure_membership([MembershipRun(ids, scores, member)], resamples=20).estimates["tpr@1%fpr"], Estimate)
+    assert isinstance(
+        measure_membership([MembershipRun(ids, scores, member)], resamples=20).estimates["tpr@1%fpr"], Estimate
+    )
     member = np.arange(598) < 300
     assert isinstance(measure_membership([MembershipRun(ids, scores, member)]).estimates["tpr@1%fpr"], Undefined)
 

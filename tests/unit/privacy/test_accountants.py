@@ -48,18 +48,22 @@ def test_more_steps_more_sampling_less_noise_cost_more(run: SampledGaussian, del
 @settings(max_examples=4, deadline=None)
 def test_numerical_composition_is_below_renyi(run: SampledGaussian, delta: float) -> None:
     """PLD ≤ RDP, and both are above 0."""
-    tight = epsilon(run, delta, accountant="pld").value
-    assert 0 <= tight <= rdp(run, delta) + 1e-3
+    tight = epsilon(run, delta, accountant="pld", discretisation=1e-3).value
+    assert 0 <= tight <= rdp(run, delta) + 1e-2
 
 
 @given(quick_runs, deltas)
 @settings(max_examples=3, deadline=None)
 def test_replacing_costs_at_least_as_much_as_removing(run: SampledGaussian, delta: float) -> None:
     """For PLD and for RDP, and RDP's stays above PLD's."""
-    replaced = {a: epsilon(run, delta, accountant=a, adjacency=REPLACE).value for a in ("rdp", "pld")}  # type: ignore[arg-type]
-    assert replaced["pld"] >= epsilon(run, delta, accountant="pld").value
-    assert replaced["rdp"] >= rdp(run, delta)
-    assert replaced["rdp"] >= replaced["pld"] - 1e-3
+    replaced, removed = (
+        epsilon(run, delta, accountant="pld", adjacency=a, discretisation=1e-3).value
+        for a in (REPLACE, Adjacency.ADD_OR_REMOVE_ONE)
+    )
+    assert replaced >= removed
+    loose = epsilon(run, delta, accountant="rdp", adjacency=REPLACE).value
+    assert loose >= rdp(run, delta)
+    assert loose >= replaced - 1e-2
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_OR_REMOVE_ONE, REPLACE])

@@ -143,8 +143,8 @@ def test_the_papers_translation_gives_the_papers_noise(central: float, sigma: fl
 
 def test_the_papers_translation_is_labelled_and_no_bound() -> None:
     """Round trip of noise and central ε, marked as what it is."""
-    sigma = translation_sigma(3.0, 1e-5, num_records=2000, epochs=3)
-    report = translated_epsilon(sigma, 1e-5, num_records=2000, epochs=3)
+    sigma = translation_sigma(3.0, 1e-5, num_records=300, epochs=2)
+    report = translated_epsilon(sigma, 1e-5, num_records=300, epochs=2)
     assert 2.96 < report.value <= 3.0
     assert report.accountant == PAPER_TRANSLATION
     assert not report.is_bound

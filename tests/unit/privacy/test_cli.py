@@ -34,7 +34,7 @@ def test_sampled_says_what_cannot_be_accounted() -> None:
 
 def test_calibrate_prints_noise_and_the_epsilon_it_gives() -> None:
     """σ per accountant with ε at most the target."""
-    text = out("calibrate", "--epsilon", "3", "--rate", "0.05", "--steps", "20", "--delta", "1e-5")
+    text = out("calibrate", "--epsilon", "1", "--rate", "0.05", "--steps", "20", "--delta", "1e-5")
     assert "rdp" in text
     assert "ε at σ" in text
 

@@ -63,7 +63,6 @@ def exact_epsilon(run: SampledGaussian, delta: float, adjacency: Adjacency) -> f
         (SampledGaussian(1.0, 0.05, 300), 1e-5),
         (SampledGaussian(3.0, 0.3, 50), 1e-9),
         (SampledGaussian(8.0, 0.02, 2000), 2e-9),
-        (SampledGaussian(0.8, 0.2, 40), 1e-3),
     ],
 )
 def test_upper_bound_close_to_the_exact_value(run: SampledGaussian, delta: float, adjacency: Adjacency) -> None:

@@ -1,5 +1,6 @@
 """Exact per-example gradient clipping for any PyTorch model, in one backward pass.
 
+>>> import torch
 >>> model = torch.nn.Linear(2, 1, bias=False)
 >>> clip = ClippedGradients(model, max_norm=1.0)
 >>> clip.backward(model(torch.tensor([[3.0, 4.0], [0.0, 0.5]])).squeeze(1)).tolist()
@@ -14,7 +15,6 @@ from __future__ import annotations
 import math
 from typing import Literal, get_args
 
-import torch
 from torch import Tensor, nn
 
 from .checks import checked_losses, refuse_unfit

@@ -67,7 +67,7 @@ class Product(torch.autograd.Function):
         ctx.save_for_backward(x if site.weight is not None else None, weight)
         out = F.linear(x, weight.T if site.transposed else weight, bias)
         ctx.lead = out.shape[0]
-        return out
+        return torch.ops.aten._unsafe_view(out, list(out.shape))  # not a view: may be written to, as torch's may
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -109,7 +109,7 @@ class LayerNorm(torch.autograd.Function):
     """Layer normalisation with gain and bias over the last dimensions ``shape``."""
 
     @staticmethod
-    def forward(  # noqa: PLR0913
+    def forward(
         ctx: Any,
         x: Tensor,
         shape: list[int],

@@ -26,23 +26,19 @@ from .checks import CannotClip, refuse_stray
 from .functions import Site, Spread
 from .layout import Key, Layout, Probe, Use, tensors_in, unclear
 from .lineage import kept_in_order
+from .mixing import Mixture
 from .records import Record
 from .rules import RULES
-from .shared import Shared, share, shared_operation
+from .shared import Shared, share
 
 Grads = dict[nn.Parameter, Tensor | None]
 """What stands in for ``.grad`` of each trained parameter during a backward pass."""
 
 PASSED = frozenset(
-    "size dim ndimension numel nelement stride is_contiguous is_floating_point is_complex is_signed element_size "
-    "__len__ __repr__ __format__ __hash__ __bool__ __deepcopy__ __reduce_ex__ detach data_ptr storage_offset "
-    "untyped_storage storage get_device requires_grad_ register_hook register_post_accumulate_grad_hook new_zeros "
-    "new_empty new_ones new_full new_tensor zeros_like ones_like empty_like full_like rand_like randn_like argmax "
-    "argmin isnan isinf isfinite eq ne lt gt le ge __eq__ __ne__ __lt__ __gt__ __le__ __ge__ item tolist numpy "
-    "__array__ result_type can_cast is_same_size allclose equal has_names is_shared is_pinned".split()
+    ["size", "dim", "ndimension", "numel", "nelement", "stride", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "element_size", "__len__", "__repr__", "__format__", "__hash__", "__bool__", "__deepcopy__", "__reduce_ex__", "detach", "data_ptr", "storage_offset", "untyped_storage", "storage", "get_device", "requires_grad_", "register_hook", "register_post_accumulate_grad_hook", "new_zeros", "new_empty", "new_ones", "new_full", "new_tensor", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "argmax", "argmin", "isnan", "isinf", "isfinite", "eq", "ne", "lt", "gt", "le", "ge", "__eq__", "__ne__", "__lt__", "__gt__", "__le__", "__ge__", "item", "tolist", "numpy", "__array__", "result_type", "can_cast", "is_same_size", "allclose", "equal", "has_names", "is_shared", "is_pinned"]
 )
 """Operations whose result carries no gradient of the parameter."""
-LIKE = frozenset(("to", "type_as", "view_as", "reshape_as"))
+LIKE = frozenset("to type_as view_as reshape_as".split())  # noqa: SIM905
 """Operations that only look at their second tensor's type or shape."""
 
 
@@ -181,7 +177,7 @@ class Tape:
         use = self.layout.use(self, operands)
         rule = RULES.get(func)
         out = NotImplemented if rule is None else rule(self, use, *args, **kwargs)
-        return shared_operation(self, use, func, args, kwargs) if out is NotImplemented else out
+        return Mixture(self, use, func, args, kwargs).run() if out is NotImplemented else out
 
     def _passes(self, func: Callable[..., Any], args: Any) -> bool:
         name = getattr(func, "__name__", "")
@@ -195,9 +191,9 @@ class Tape:
         """Whether ``value`` is one of the model's trainable parameters."""
         return isinstance(value, Tracked)
 
-    def plain_or_tracked(self, *values: Tensor | None) -> bool:
-        """Whether none of ``values`` is derived from a parameter."""
-        return not any(isinstance(v, Shared) for v in values)
+    def all_leaves(self, *values: Tensor | None) -> bool:
+        """Whether each of ``values`` is a trained parameter or needs no gradient: none is computed from others."""
+        return all(v is None or isinstance(v, Tracked) or not v.requires_grad for v in values)
 
     def data(self, parameter: Tensor | None) -> Tensor | None:
         """The values of a parameter, without its gradient."""
@@ -283,7 +279,9 @@ class Tape:
     def spread(self, parameter: Any) -> Tensor:
         """A parameter used bare, as a shared value."""
         self.known_batch()
-        return self.share(Spread.apply(self.data(parameter), self.anchor, self.site(0, parameter, None)), (id(parameter),))
+        return self.share(
+            Spread.apply(self.data(parameter), self.anchor, self.site(0, parameter, None)), (id(parameter),)
+        )
 
     # --- names -----------------------------------------------------------------------------------------------------
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..functions import Lookup
-from ..layout import Use
+from dpeval_defenses.dp_adam.clipping.functions import Lookup
+from dpeval_defenses.dp_adam.clipping.layout import Use
 
 if TYPE_CHECKING:
-    from ..tape import Tape
+    from dpeval_defenses.dp_adam.clipping.tape import Tape
 
 
-def embedding(  # noqa: PLR0913
+def embedding(
     tape: Tape,
     use: Use,
     input: Tensor,  # noqa: A002

@@ -12,23 +12,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..functions import Product
-from ..layout import Use
+from dpeval_defenses.dp_adam.clipping.functions import Product
+from dpeval_defenses.dp_adam.clipping.layout import Use
 
 if TYPE_CHECKING:
-    from ..tape import Tape
+    from dpeval_defenses.dp_adam.clipping.tape import Tape
 
 
 def linear(tape: Tape, use: Use, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:  # noqa: A002
     """``F.linear`` of examples (or of a shared value) with a tracked weight or bias."""
-    if not tape.plain_or_tracked(weight, bias):
+    if not tape.all_leaves(weight, bias):
         return NotImplemented
     return _product(tape, use, input, weight, bias, transposed=False)
 
 
 def addmm(tape: Tape, use: Use, input: Tensor, mat1: Tensor, mat2: Tensor, **scales: Any) -> Any:  # noqa: A002
     """``torch.addmm(bias, rows, weight)`` as Conv1D calls it: a bias of one dimension and no scales."""
-    if scales or input.ndim != 1 or not tape.plain_or_tracked(input, mat2):
+    if scales or input.ndim != 1 or not tape.all_leaves(input, mat2):
         return NotImplemented
     return _product(tape, use, mat1, mat2, input, transposed=True)
 

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..functions import LayerNorm
-from ..layout import Use
+from dpeval_defenses.dp_adam.clipping.functions import LayerNorm
+from dpeval_defenses.dp_adam.clipping.layout import Use
 
 if TYPE_CHECKING:
-    from ..tape import Tape
+    from dpeval_defenses.dp_adam.clipping.tape import Tape
 
 
 def layer_norm(
@@ -31,7 +31,7 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Any:
     """``F.layer_norm`` with a tracked gain or bias."""
-    if not tape.plain_or_tracked(weight, bias) or tape.tracks(input):
+    if not tape.all_leaves(weight, bias) or tape.tracks(input):
         return NotImplemented
     x, axis, free = tape.examples(use, input, weight if tape.tracks(weight) else bias, 0)
     if x.is_cuda and torch.is_autocast_enabled("cuda"):
