@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dpeval.models.classifier import TextClassifier
 from dpeval.models.encoding import to_device
-from dpeval.models.fit import fit, fit_rows
+from dpeval.models.fit import Recipe, fit, fit_rows
 from dpeval.models.release import TextRelease
 from dpeval.models.taps import capture, forward_from
 from dpeval.plugin import Context, Defense, Release, Task
@@ -36,10 +36,12 @@ class Undefended(Defense):
     head_learning_rate: float = 1e-3
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch_size < 1:
-            raise ValueError(f"expected epochs >= 1 and batch_size >= 1, got {self.epochs} and {self.batch_size}")
-        if not (self.learning_rate > 0 and self.head_learning_rate > 0):
-            raise ValueError(f"expected learning rates > 0, got {self.learning_rate} and {self.head_learning_rate}")
+        Recipe(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            head_learning_rate=self.head_learning_rate,
+        )
 
     def train(self, task: Task, ctx: Context) -> Release:
         """Fine-tune on the members."""
@@ -60,10 +62,8 @@ class Undefended(Defense):
         def forward(rows: Sequence[int], _epoch: int) -> Tensor:
             return forward_from(classifier, "output", pooled[list(rows)])
 
-        fit_rows(
-            forward, task.train.labels, [1] * len(pooled), classifier, epochs=self.epochs, batch_size=self.batch_size,
-            learning_rate=self.head_learning_rate, ctx=ctx,
-        )  # fmt: skip
+        recipe = Recipe(epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.head_learning_rate)
+        fit_rows(forward, task.train.labels, [1] * len(pooled), classifier, recipe, ctx)
 
 
 def _pooled(classifier: TextClassifier, task: Task, ctx: Context) -> Tensor:

@@ -89,9 +89,9 @@ def audit_one_run(
         return Undefined("no record outside near-duplicate groups is left to audit")
     plan = _best_plan(halves.planning, alpha)
     counts = [coins.guess(plan) for coins in halves.counting]
-    return one_run_bound(
-        m=m, r=sum(c.guesses for c in counts), v=sum(c.right for c in counts), delta=delta, alpha=alpha
-    )
+    right, guesses = sum(c.right for c in counts), sum(c.guesses for c in counts)
+    found = one_run_bound(m=m, r=guesses, v=right, delta=delta, alpha=alpha)
+    return replace(found, details=(("share_called_member", plan.top), ("share_called_nonmember", plan.bottom)))
 
 
 def _split(runs: Sequence[MembershipRun], salt: int) -> _Halves:

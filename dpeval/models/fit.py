@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -28,6 +29,26 @@ Forward: TypeAlias = Callable[[Sequence[int], int], Tensor]
 """Logits of the training examples at the given rows, in the given epoch."""
 
 CHUNK = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How long and how fast to train."""
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    """Of the pretrained layers, at the first step."""
+    head_learning_rate: float | None = None
+    """Of the new head; by default that of the other layers."""
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch_size < 1:
+            raise ValueError(f"expected epochs >= 1 and batch_size >= 1, got {self.epochs} and {self.batch_size}")
+        if not (self.learning_rate > 0 and (self.head_learning_rate is None or self.head_learning_rate > 0)):
+            rates = f"{self.learning_rate} and {self.head_learning_rate}"
+            raise ValueError(f"expected learning rates > 0, got {rates}")
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -61,10 +82,14 @@ def fit(
         logits: Tensor = classifier(**to_device(texts.batch(rows), ctx.device))
         return logits
 
-    return fit_rows(
-        forward, train.labels, texts.lengths, classifier, epochs=epochs, batch_size=batch_size,
-        learning_rate=learning_rate, head_learning_rate=head_learning_rate, weight_decay=weight_decay, ctx=ctx, loss=loss,
-    )  # fmt: skip
+    recipe = Recipe(
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        head_learning_rate=head_learning_rate,
+        weight_decay=weight_decay,
+    )
+    return fit_rows(forward, train.labels, texts.lengths, classifier, recipe, ctx, loss=loss)
 
 
 def fit_rows(
@@ -72,29 +97,25 @@ def fit_rows(
     labels: Sequence[int],
     lengths: Sequence[int],
     classifier: TextClassifier,
-    *,
-    epochs: int,
-    batch_size: int,
-    learning_rate: float,
+    recipe: Recipe,
     ctx: Context,
-    weight_decay: float = 0.0,
-    head_learning_rate: float | None = None,
+    *,
     loss: Loss = cross_entropy,
 ) -> tuple[float, ...]:
     """The training loop behind :func:`fit`, for any way of getting logits from row numbers.
 
     ``lengths`` groups rows of like length into batches; give equal ones where that does not matter.
     """
-    _check(labels, classifier.num_labels, epochs, batch_size)
+    _check(labels, classifier.num_labels)
     targets = torch.tensor(labels, dtype=torch.long, device=ctx.device)
-    optimizer = torch.optim.AdamW(_groups(classifier, learning_rate, head_learning_rate), weight_decay=weight_decay)
-    per_epoch = -(-len(labels) // batch_size)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear_decay(step, max(1, epochs * per_epoch)))
+    optimizer = torch.optim.AdamW(_groups(classifier, recipe), weight_decay=recipe.weight_decay)
+    steps = recipe.epochs * -(-len(labels) // recipe.batch_size)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear_decay(step, steps))
     history = []
     with _training(classifier, ctx):
-        for epoch in ctx.progress(range(epochs), "training", epochs):
+        for epoch in ctx.progress(range(recipe.epochs), "training", recipe.epochs):
             total = 0.0
-            for rows in batches_of_like_length(lengths, batch_size, ctx.rng("order", epoch)):
+            for rows in batches_of_like_length(lengths, recipe.batch_size, ctx.rng("order", epoch)):
                 optimizer.zero_grad(set_to_none=True)
                 losses = loss(forward(rows, epoch), targets[rows])
                 losses.mean().backward()  # type: ignore[no-untyped-call]
@@ -128,18 +149,16 @@ def _training(classifier: TextClassifier, ctx: Context) -> Iterator[None]:
         classifier.eval()
 
 
-def _groups(model: TextClassifier, rate: float, head_rate: float | None) -> list[dict[str, object]]:
+def _groups(model: TextClassifier, recipe: Recipe) -> list[dict[str, object]]:
     head = {id(p) for p in model.head.parameters()}
     body = [p for p in model.parameters() if p.requires_grad and id(p) not in head]
-    groups: list[dict[str, object]] = [{"params": body, "lr": rate}] if body else []
-    return [*groups, {"params": list(model.head.parameters()), "lr": rate if head_rate is None else head_rate}]
+    groups: list[dict[str, object]] = [{"params": body, "lr": recipe.learning_rate}] if body else []
+    return [*groups, {"params": list(model.head.parameters()), "lr": recipe.head_learning_rate or recipe.learning_rate}]
 
 
-def _check(labels: Sequence[int], classes: int, epochs: int, batch_size: int) -> None:
+def _check(labels: Sequence[int], classes: int) -> None:
     if not labels:
         raise ValueError("fit: expected at least one training record, got none")
-    if epochs < 1 or batch_size < 1:
-        raise ValueError(f"fit: expected epochs >= 1 and batch_size >= 1, got {epochs} and {batch_size}")
     bad = sorted({label for label in labels if not 0 <= label < classes})
     if bad:
         raise ValueError(f"fit: expected labels 0..{classes - 1}, got {bad[:5]}")

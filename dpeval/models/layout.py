@@ -4,8 +4,8 @@ Names follow Du et al. 2023 (DP-Forward, Figure 1): ``embedding``; ``encoder.I.m
 ``encoder.I.ffn``, ``encoder.I.add_norm_2`` for layer I from 0; ``output`` for the pooled vector. Any other name is a
 module path inside the transformers model.
 
->>> BERT.sublayers["ffn"]
-Sublayer(source='output.dense', sink='output.LayerNorm')
+>>> BERT.sublayers["ffn"].source, BERT.sublayers["ffn"].sink
+('output.dense', 'output.LayerNorm')
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ class Sublayer:
 
     source: str
     sink: str | None = None
+    idle: tuple[str, ...] = ()
+    """Modules whose outputs nothing needs once the tensor is given; they keep the shape (B, rows, d) when left out."""
+    idle_attention: str | None = None
+    """The same for the attention, which returns its output and its weights."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +48,24 @@ class Family:
     """Module paths that every layer of this family has."""
 
 
+_BERT_ATTENTION = ("attention.output.dense",)
+_BERT_FFN = Sublayer("output.dense", "output.LayerNorm", ("intermediate", "output.dense"), "attention")
 _POST_NORM = {
-    "mha": Sublayer("attention.output.dropout", "attention.output.LayerNorm"),
-    "add_norm_1": Sublayer("attention.output.LayerNorm"),
-    "ffn": Sublayer("output.dense", "output.LayerNorm"),
+    "mha": Sublayer("attention.output.dropout", "attention.output.LayerNorm", _BERT_ATTENTION, "attention.self"),
+    "add_norm_1": Sublayer("attention.output.LayerNorm", None, _BERT_ATTENTION, "attention.self"),
+    "ffn": _BERT_FFN,
     "add_norm_2": Sublayer("output.LayerNorm"),
 }
 BERT = Family("encoder.layer", "embeddings", _POST_NORM, True, ("attention.output.LayerNorm", "output.LayerNorm"))
 MPNET = Family(
     "encoder.layer",
     "embeddings",
-    _POST_NORM
-    | {"mha": Sublayer("attention.dropout", "attention.LayerNorm"), "add_norm_1": Sublayer("attention.LayerNorm")},
+    {
+        "mha": Sublayer("attention.dropout", "attention.LayerNorm", idle_attention="attention.attn"),
+        "add_norm_1": Sublayer("attention.LayerNorm", idle_attention="attention.attn"),
+        "ffn": _BERT_FFN,
+        "add_norm_2": Sublayer("output.LayerNorm"),
+    },
     True,
     ("attention.attn", "attention.LayerNorm", "output.LayerNorm"),
 )
@@ -63,9 +73,9 @@ DISTILBERT = Family(
     "transformer.layer",
     "embeddings",
     {
-        "mha": Sublayer("attention", "sa_layer_norm"),
-        "add_norm_1": Sublayer("sa_layer_norm"),
-        "ffn": Sublayer("ffn", "output_layer_norm"),
+        "mha": Sublayer("attention", "sa_layer_norm", idle_attention="attention"),
+        "add_norm_1": Sublayer("sa_layer_norm", idle_attention="attention"),
+        "ffn": Sublayer("ffn", "output_layer_norm", ("ffn",), "attention"),
         "add_norm_2": Sublayer("output_layer_norm"),
     },
     True,
@@ -84,6 +94,8 @@ class TapPoint:
     sink: str | None = None
     layer: int | None = None
     """The layer that holds the position; -1 for the embedding, the number of layers for the pooled vector."""
+    idle: tuple[str, ...] = ()
+    idle_attention: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,8 +171,12 @@ class Layout:
     def _sublayer(self, name: str, index: int, sub: Sublayer) -> TapPoint:
         assert self.family is not None  # noqa: S101 - narrows the type; named positions exist only in a family
         path = f"{self.family.stack}.{index}"
-        sink = None if sub.sink is None else f"{path}.{sub.sink}"
-        return TapPoint(name, f"{path}.{sub.source}", sink, layer=index)
+
+        def full(part: str | None) -> str | None:
+            return None if part is None else f"{path}.{part}"
+
+        idle = tuple(f"{path}.{part}" for part in sub.idle)
+        return TapPoint(name, f"{path}.{sub.source}", full(sub.sink), index, idle, full(sub.idle_attention))
 
     def _layer_of(self, path: str) -> int | None:
         if self.family is None:

@@ -26,8 +26,9 @@ from dpeval.models.checkpoint import Checkpoint, load_checkpoint
 from dpeval.models.claim_json import claim_from_json, claim_to_json
 from dpeval.models.classifier import TextClassifier
 from dpeval.models.config import ModelConfig
+from dpeval.models.dependence import released_shape
 from dpeval.models.encoding import Batch, to_device
-from dpeval.models.taps import capture, closed, forward_from, released_shape
+from dpeval.models.taps import capture, closed, forward_from
 from dpeval.models.transform import Transform
 from dpeval.models.weights import load_changed, save_changed
 from dpeval.plugin import Release
@@ -86,6 +87,11 @@ class TextRelease(Release):
     def taps(self) -> tuple[str, ...] | None:
         """The one position of a closed release, or ``None``."""
         return None if self.tap is None else (self.tap,)
+
+    @property
+    def trained_parameters(self) -> int:
+        """How many numbers training could change."""
+        return sum(p.numel() for p in self.classifier.parameters() if p.requires_grad)
 
     def predict(self, records: Records, *, draw: int = 0) -> Predictions:
         """Class log-probabilities in float64; each row is the same to the bit whatever else is asked."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -52,7 +51,7 @@ def forward_from(model: TextClassifier, tap: str, tensor: Tensor) -> Tensor:
         return edited_pass(model, batch, point, lambda _: tensor)
     follower = _follower(model, layout, point)
     if follower is None:
-        with _edited(model, point, lambda _: tensor), _without_layers(layout, point.layer):
+        with _edited(model, point, lambda _: tensor), _idle(model, point), _without_layers(layout, point.layer):
             rest: Tensor = model(**batch)
         return rest
     with _without_layers(layout, point.layer + 1), _fed(follower, tensor):
@@ -114,50 +113,6 @@ def _edited(model: TextClassifier, point: TapPoint, edit: Edit) -> Iterator[None
             handle.remove()
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Rows and columns of one text's released tensor."""
-
-    rows: int
-    width: int
-
-
-def released_shape(model: TextClassifier, tap: str, length: int) -> Shape:
-    """The shape at ``tap`` when texts have ``length`` tokens; one row for a pooled position."""
-    with torch.no_grad():
-        probe = capture(model, _probe(model), tap)
-    return Shape(rows=1 if probe.shape[1] == 1 else length, width=probe.shape[2])
-
-
-def parameters_before(model: TextClassifier, tap: str) -> set[str]:
-    """Names of the parameters that the tapped tensor depends on, frozen or not."""
-    return _used(model, lambda: capture(model, _probe(model), tap))
-
-
-def parameters_after(model: TextClassifier, tap: str) -> set[str]:
-    """Names of the parameters that the logits depend on once the tapped tensor is given, frozen or not."""
-    shape = released_shape(model, tap, 2)
-    return _used(model, lambda: forward_from(model, tap, torch.ones(1, shape.rows, shape.width, device=model.device)))
-
-
-def _probe(model: TextClassifier) -> Batch:
-    ids = torch.tensor([[0, 1]], device=model.device)
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-
-
-def _used(model: TextClassifier, run: Callable[[], Tensor]) -> set[str]:
-    named = list(model.named_parameters())
-    trainable = [p.requires_grad for _, p in named]
-    try:
-        model.requires_grad_(True)
-        with torch.enable_grad():
-            grads = torch.autograd.grad(run().sum(), [p for _, p in named], allow_unused=True)
-    finally:
-        for (_, parameter), flag in zip(named, trainable, strict=True):
-            parameter.requires_grad_(flag)
-    return {name for (name, _), grad in zip(named, grads, strict=True) if grad is not None}
-
-
 def _rows(tensor: Any, point: TapPoint) -> Tensor:
     if isinstance(tensor, Tensor) and tensor.ndim in {2, 3} and tensor.is_floating_point():
         return tensor.unsqueeze(1) if tensor.ndim == 2 else tensor
@@ -196,6 +151,30 @@ def _fed(module: nn.Module, tensor: Tensor) -> Iterator[None]:
         yield
     finally:
         handle.remove()
+
+
+@contextmanager
+def _idle(model: TextClassifier, point: TapPoint) -> Iterator[None]:
+    """The modules that only lead to the tap hand their input on, for one pass."""
+    passing = [model.encoder.get_submodule(path) for path in point.idle]
+    attention = [model.encoder.get_submodule(path) for path in (point.idle_attention,) if path]
+    try:
+        for module in passing:
+            module.forward = _hand_on
+        for module in attention:
+            module.forward = _hand_on_as_attention
+        yield
+    finally:
+        for module in [*passing, *attention]:
+            module.__dict__.pop("forward", None)
+
+
+def _hand_on(hidden: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
+    return hidden
+
+
+def _hand_on_as_attention(hidden: Tensor, *_args: Any, **_kwargs: Any) -> tuple[Tensor, None]:
+    return hidden, None
 
 
 @contextmanager

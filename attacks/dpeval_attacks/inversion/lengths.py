@@ -31,7 +31,13 @@ class RowEnergies:
     @property
     def energies(self) -> Floats:
         """Squared norm of each row, float64."""
-        return np.square(self.rows, dtype=np.float64).sum(axis=1)
+        return row_energies(self.rows)
+
+
+def row_energies(rows: NDArray[np.floating]) -> Floats:
+    """Squared norm of each row, float64."""
+    energies: Floats = np.square(rows, dtype=np.float64).sum(axis=1)
+    return energies
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +95,8 @@ def _log_length_prior(lengths: NDArray[np.int64], longest: int) -> Floats:
     grid = np.arange(longest + 1)
     width = max(1.0, float(lengths.std()) * len(lengths) ** -0.2)
     density = np.exp(-0.5 * np.square((grid[:, None] - lengths[None, :]) / width)).sum(axis=1)
-    return np.log(density + 1e-6)
+    log_density: Floats = np.log(density + 1e-6)
+    return log_density
 
 
 def _relative_spread(values: Floats) -> float:
@@ -98,4 +105,5 @@ def _relative_spread(values: Floats) -> float:
 
 
 def _log_normal(values: Floats, mean: Floats, spread: float) -> Floats:
-    return -0.5 * np.square((values[None, :] - mean) / spread) - np.log(spread)
+    logs: Floats = -0.5 * np.square((values[None, :] - mean) / spread) - np.log(spread)
+    return logs

@@ -19,13 +19,13 @@ import numpy as np
 
 from dpeval.models.checkpoint import Checkpoint
 from dpeval.plugin import Context, EmbeddingView, InversionAttack, Knowledge
-from dpeval.types import Embeddings, Floats, Ints, Records, Recovered
+from dpeval.types import Ints, Records, Recovered, Rows
 from dpeval_attacks.draws import check_queries, mean_rows, order_of
 from dpeval_attacks.inversion.observation import Picture, Sample, fit_picture, log_frequencies
 from dpeval_attacks.inversion.public import public_rows
 from dpeval_attacks.inversion.reader import Reader
 from dpeval_attacks.inversion.search import METRICS, NO_ANSWER, Metric
-from dpeval_attacks.inversion.study import Layout, Study, aligned, study_releases
+from dpeval_attacks.inversion.study import Study, aligned, study_releases
 
 HELD_OUT = 0.2
 """Share of the auxiliary texts on which the adversary tries its pictures before it uses one."""
@@ -44,27 +44,29 @@ class NearestInversion(InversionAttack):
     carry no noise, and keeps whichever picture reads held-out texts better: the public one where the model before the
     tap was left as published, the learnt one where it was trained. Then it reads each intercepted row as the nearest
     candidate among all vocabulary entries (faiss, exact). Special tokens are never an answer; rows it takes for special
-    tokens or padding, rows of zeros and broken rows stay unanswered. Where the release pads to a fixed number of rows it
-    guesses the length from the rows' energies.
+    tokens or padding, rows of zeros and broken rows stay unanswered. Where the release pads to a fixed number of rows
+    it guesses the length from the rows' energies.
 
-    ``metric``: ``l2`` is the Mahalanobis distance under the fitted noise, ``cosine`` the angle after the same whitening.
-    ``prior`` adds how often a token occurs in the auxiliary texts, as Bayes' rule says. ``ridge`` is relative to the
-    spread of the word embeddings. ``queries`` draws of a randomised release are averaged, for the targets and for its
-    own texts alike. ``max_auxiliary`` bounds the texts it learns from.
+    ``metric``: ``l2`` is the Mahalanobis distance under the fitted noise, ``cosine`` the angle after the same
+    whitening. ``prior`` adds how often a token occurs in the auxiliary texts, as Bayes' rule says. ``ridge`` is
+    relative to the spread of the word embeddings. ``queries`` draws of a randomised release are averaged, for the
+    targets and for its own texts alike. ``max_auxiliary`` bounds the texts it learns from.
     """
 
-    source: ClassVar[str] = "Song and Raghunathan 2020 (arXiv:2004.00053); Du et al. 2023 (arXiv:2309.06746), section 6.3"
+    source: ClassVar[str] = "Song and Raghunathan 2020 (arXiv:2004.00053); Du et al. 2023 (arXiv:2309.06746), sec. 6.3"
 
     metric: Metric = "l2"
     prior: bool = True
-    ridge: float = 0.1
+    ridge: float = 1.0
     queries: int = 1
     max_auxiliary: int = 500
 
     def __post_init__(self) -> None:
         check_queries(self.queries)
         if self.metric not in METRICS:
-            raise ValueError(f"NearestInversion: expected metric to be one of {', '.join(METRICS)}, got {self.metric!r}")
+            raise ValueError(
+                f"NearestInversion: expected metric to be one of {', '.join(METRICS)}, got {self.metric!r}"
+            )
         if not self.ridge >= 0:
             raise ValueError(f"NearestInversion: expected ridge >= 0, got {self.ridge}")
         if self.max_auxiliary < 2:
@@ -77,28 +79,101 @@ class NearestInversion(InversionAttack):
 
     def recover(self, view: EmbeddingView, targets: Sequence[str], knowledge: Knowledge, ctx: Context) -> Recovered:
         """For each target a token id per released row; ``-1`` where the row is special, padding, zero or not finite."""
-        lesson = self._learn(view, knowledge, ctx)
         found = mean_rows(lambda draw: view.intercepted(draw=draw), self.queries)
-        at = order_of(found.ids, targets)
-        return Recovered(tuple(targets), _answers(found, at, lesson))
+        rows = [found.rows(i) for i in order_of(found.ids, targets)]
+        if not rows:
+            return Recovered((), ())
+        return Recovered(tuple(targets), self._learn(view, knowledge, ctx).answers(rows))
 
     def _learn(self, view: EmbeddingView, knowledge: Knowledge, ctx: Context) -> _Lesson:
-        texts = self._auxiliary(knowledge, ctx)
         checkpoint = knowledge.checkpoint
+        texts = _sample_of(knowledge.auxiliary, self.max_auxiliary, ctx)
         tokens = checkpoint.tokens(texts)
         released = mean_rows(lambda draw: view.embed(texts, draw=draw), self.queries)
-        released = _in_order(released, texts.ids)
-        study = study_releases(released, tokens, special_ids=checkpoint.special_ids)
-        table = checkpoint.input_embeddings()
-        tried = _tried(len(texts), ctx)[study.texts]
-        learnt, held_out = study.sample.where(~tried), _some(study.sample.where(tried), ctx)
-        reader = self._reader(fit_picture(learnt, table, ridge=self.ridge), learnt, study, checkpoint)
-        if reader.accuracy(held_out) >= GOOD_ENOUGH:
-            picture = fit_picture(study.sample, table, ridge=self.ridge)
-        else:
-            clear = aligned(public_rows(checkpoint, texts, view.tap, ctx.device), tokens, np.ones(len(texts)))
-            public = fit_picture(clear, table, ridge=self.ridge)
-            rival = self._reader(public, learnt, study, checkpoint)
-            won = rival.accuracy(held_out) >= reader.accuracy(held_out)
-            picture = public if won else fit_picture(study.sample, table, ridge=self.ridge)
-        return _Lesson(study, self._reader(picture, study.sample, study, checkpoint), checkpoint.special_ids)
+        rows = [released.rows(i) for i in order_of(released.ids, texts.ids)]
+        study = study_releases(texts.ids, rows, tokens, special_ids=checkpoint.special_ids)
+        school = _School(self, checkpoint.input_embeddings(), study, checkpoint.special_ids)
+        learn_on, try_on = _parted(study, len(texts), ctx)
+        own = school.reader(school.picture(learn_on), learn_on)
+        held_out = own.accuracy(try_on)
+        if held_out < GOOD_ENOUGH:
+            public = public_rows(checkpoint, texts, view.tap, ctx.device)
+            clear = aligned([public.rows(i) for i in range(len(texts))], tokens, np.ones(len(texts)))
+            rival = school.picture(clear)
+            if school.reader(rival, learn_on).accuracy(try_on) >= held_out:
+                return _Lesson(study, school.reader(rival, study.sample), checkpoint.special_ids)
+        return _Lesson(study, school.reader(school.picture(study.sample), study.sample), checkpoint.special_ids)
+
+
+@dataclass(frozen=True, eq=False)
+class _School:
+    """What does not change from one picture to the next."""
+
+    attack: NearestInversion
+    table: Rows
+    study: Study
+    special_ids: frozenset[int]
+
+    def picture(self, sample: Sample) -> Picture:
+        return fit_picture(sample, self.table, ridge=self.attack.ridge)
+
+    def reader(self, picture: Picture, sample: Sample) -> Reader:
+        said = self.study.inner_tokens
+        # A special token met inside texts (unknown words, a separator) competes, so that its rows are not misread.
+        barred = self.special_ids - set(said.tolist())
+        allowed = np.array([v for v in range(len(self.table)) if v not in barred], dtype=np.int64)
+        prior = log_frequencies(said, len(self.table)) if self.attack.prior else None
+        return Reader.of(picture, sample, allowed=allowed, metric=self.attack.metric, log_prior=prior)
+
+
+@dataclass(frozen=True, eq=False)
+class _Lesson:
+    """What the adversary takes from its own texts to the intercepted ones."""
+
+    study: Study
+    reader: Reader
+    special_ids: frozenset[int]
+
+    def answers(self, texts: Sequence[Rows]) -> tuple[tuple[int, ...], ...]:
+        """A token id or -1 for each row of each text; one search for all."""
+        layouts = [self.study.layout(rows) for rows in texts]
+        inner = [rows[part.first : part.last] for rows, part in zip(texts, layouts, strict=True)]
+        counts = [len(rows) for rows in inner]
+        asked = Sample(
+            rows=np.concatenate(inner),
+            tokens=np.full(sum(counts), NO_ANSWER),
+            positions=np.concatenate([part.first + np.arange(n) for part, n in zip(layouts, counts, strict=True)]),
+            gains=np.repeat([part.gain for part in layouts], counts),
+        )
+        read = self.reader.read(asked)
+        read[np.isin(read, list(self.special_ids))] = NO_ANSWER
+        pieces = np.split(read, np.cumsum(counts)[:-1])
+        return tuple(
+            _padded(piece, part.first, len(rows)) for piece, part, rows in zip(pieces, layouts, texts, strict=True)
+        )
+
+
+def _padded(read: Ints, first: int, length: int) -> tuple[int, ...]:
+    whole = np.full(length, NO_ANSWER, dtype=np.int64)
+    whole[first : first + len(read)] = read
+    return tuple(whole.tolist())
+
+
+def _sample_of(auxiliary: Records, most: int, ctx: Context) -> Records:
+    if len(auxiliary) < 2:
+        raise ValueError(f"NearestInversion: expected at least 2 auxiliary texts to learn from, got {len(auxiliary)}")
+    if len(auxiliary) <= most:
+        return auxiliary
+    return auxiliary.take(np.sort(ctx.rng("auxiliary").choice(len(auxiliary), most, replace=False)).tolist())
+
+
+def _parted(study: Study, texts: int, ctx: Context) -> tuple[Sample, Sample]:
+    """The rows to learn on, and some rows of other texts to try the result on."""
+    rng = ctx.rng("held-out")
+    tried = np.zeros(texts, dtype=bool)
+    tried[rng.permutation(texts)[: max(1, round(HELD_OUT * texts))]] = True
+    inside = np.flatnonzero(tried[study.texts] & study.is_inner)
+    chosen = np.sort(rng.permutation(inside)[:HELD_OUT_ROWS])
+    keep = np.zeros(len(study.texts), dtype=bool)
+    keep[chosen] = True
+    return study.sample.where(~tried[study.texts]), study.sample.where(keep)

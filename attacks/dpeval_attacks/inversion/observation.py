@@ -29,6 +29,8 @@ SHRINKAGE = 0.1
 """Share of the noise covariance replaced by its isotropic part; results are flat between 0.02 and 0.3."""
 _POSITION_PENALTY = 1.0
 """Rows that speak for the position-free mean; a position seen as often as this lies half way."""
+_LEAST_RIDGE = 1e-9
+"""Keeps the equations solvable where the auxiliary texts have fewer distinct tokens than the table has columns."""
 _CHUNK = 8192
 
 
@@ -88,15 +90,15 @@ def fit_picture(sample: Sample, table: NDArray[np.floating], *, ridge: float) ->
     ``table`` is the public word-embedding table (V, e); ``ridge`` is relative to the spread of its used entries.
     """
     words = _standardised(table, sample.tokens)
-    known = int(sample.positions.max()) + 1
+    width, known = words.shape[1], int(sample.positions.max()) + 1
     centre = _weighted_mean(sample)
     gram, moments = _normal_equations(sample, words, known, centre)
-    weight = float(np.sum(np.square(sample.gains)))
-    penalty = np.concatenate([np.full(words.shape[1], max(ridge, 1e-9) * weight), np.full(known, _position_penalty(sample))])
+    weights = np.square(sample.gains)
+    penalty = np.full(width + known, _POSITION_PENALTY * float(weights.mean()))
+    penalty[:width] = max(ridge, _LEAST_RIDGE) * float(weights.sum())
     gram[np.diag_indices_from(gram)] += penalty
     solved = linalg.solve(gram, moments, assume_a="pos")
-    offsets = np.vstack([centre + solved[words.shape[1] :], centre])
-    return Picture(means=words @ solved[: words.shape[1]], offsets=offsets)
+    return Picture(means=words @ solved[:width], offsets=np.vstack([centre + solved[width:], centre]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,13 +128,15 @@ def log_frequencies(tokens: Ints, vocabulary: int) -> Floats:
     Additive smoothing with one pseudo-count in twenty: an unseen token stays possible.
     """
     counts = np.bincount(tokens, minlength=vocabulary) + 0.05
-    return np.log(counts / counts.sum())
+    shares: Floats = np.log(counts / counts.sum())
+    return shares
 
 
 def _standardised(table: NDArray[np.floating], tokens: Ints) -> Floats:
     used = table[tokens].astype(np.float64)
     spread = float(used.std()) or 1.0
-    return (table - used.mean(axis=0)) / spread
+    standardised: Floats = (table - used.mean(axis=0)) / spread
+    return standardised
 
 
 def _weighted_mean(sample: Sample) -> Floats:
@@ -151,10 +155,6 @@ def _normal_equations(sample: Sample, words: Floats, known: int, centre: Floats)
         gram += features.T @ features
         moments += features.T @ (part.rows - part.gains[:, None] * centre)
     return gram, moments
-
-
-def _position_penalty(sample: Sample) -> float:
-    return _POSITION_PENALTY * float(np.mean(np.square(sample.gains)))
 
 
 def _power(picture: Picture) -> float:

@@ -32,9 +32,7 @@ class Reader:
     space: SearchSpace
 
     @classmethod
-    def of(
-        cls, picture: Picture, sample: Sample, *, allowed: Ints, metric: Metric, log_prior: Floats | None
-    ) -> Reader:
+    def of(cls, picture: Picture, sample: Sample, *, allowed: Ints, metric: Metric, log_prior: Floats | None) -> Reader:
         """A reader whose noise is what ``picture``, rescaled to fit, leaves unexplained of ``sample``."""
         picture = picture.scaled_to(sample)
         whitening = Whitening.of(picture, sample)
@@ -64,8 +62,8 @@ def _queries(picture: Picture, whitening: Whitening, sample: Sample) -> Floats:
 
 
 def _concentration(queries: Floats, truth: Floats) -> float:
-    """The von Mises-Fisher concentration of the queries' directions about their truth (Banerjee et al. 2005, eq. 4.4)."""
+    """Von Mises-Fisher concentration of the queries' directions about their truth (Banerjee et al. 2005, eq. 4.4)."""
     norms = np.linalg.norm(queries, axis=1) * np.linalg.norm(truth, axis=1)
     cosines = np.sum(queries * truth, axis=1)[norms > 0] / norms[norms > 0]
     mean = float(np.clip(cosines.mean(), 1e-3, 1 - 1e-6)) if len(cosines) else 1e-3
-    return mean * (queries.shape[1] - mean**2) / (1 - mean**2)
+    return float(mean * (queries.shape[1] - mean**2) / (1 - mean**2))

@@ -43,22 +43,24 @@ def log_odds(log_probs: Floats, labels: Ints) -> Floats:
 
 def log_true(log_probs: Floats, labels: Ints) -> Floats:
     """``log p_y``: the loss of Yeom et al. (2018), its sign turned."""
-    return log_probs[np.arange(len(labels)), labels]
+    true: Floats = log_probs[np.arange(len(labels)), labels]
+    return true
 
 
 def negative_entropy(log_probs: Floats, labels: Ints) -> Floats:
     """``Σ_j p_j log p_j``: Shokri et al. (2017), Salem et al. (2019); does not look at the label."""
     del labels
-    return np.sum(np.exp(log_probs) * log_probs, axis=1)
+    total: Floats = np.sum(np.exp(log_probs) * log_probs, axis=1)
+    return total
 
 
 def negative_modified_entropy(log_probs: Floats, labels: Ints) -> Floats:
     """``(1 - p_y) log p_y + Σ_{j≠y} p_j log(1 - p_j)``: Song and Mittal (2021), eq. 6, its sign turned."""
     wrong = np.exp(log_probs)
     wrong[np.arange(len(labels)), labels] = 0.0
-    return np.exp(_log_of_others(log_probs, labels)) * log_true(log_probs, labels) + np.sum(
-        wrong * _log_complement(log_probs), axis=1
-    )
+    of_wrong = np.sum(wrong * _log_complement(log_probs), axis=1)
+    total: Floats = np.exp(_log_of_others(log_probs, labels)) * log_true(log_probs, labels) + of_wrong
+    return total
 
 
 def top_log_odds(log_probs: Floats, labels: Ints) -> Floats:
@@ -69,7 +71,8 @@ def top_log_odds(log_probs: Floats, labels: Ints) -> Floats:
 
 def log_margin(log_probs: Floats, labels: Ints) -> Floats:
     """``log p_y - max_{j≠y} log p_j``: how far the true class is ahead of its strongest rival."""
-    return log_true(log_probs, labels) - _without(log_probs, labels).max(axis=1)
+    lead: Floats = log_true(log_probs, labels) - _without(log_probs, labels).max(axis=1)
+    return lead
 
 
 SIGNALS: dict[Signal, Callable[[Floats, Ints], Floats]] = {

@@ -16,9 +16,9 @@ from dpeval.errors import LeakError
 from dpeval.models.bypass import check_release_point
 from dpeval.models.checkpoint import Checkpoint
 from dpeval.models.classifier import TextClassifier
-from dpeval.models.fit import Forward, fit_rows
+from dpeval.models.dependence import released_shape
+from dpeval.models.fit import Forward, Recipe, fit_rows
 from dpeval.models.release import TextRelease
-from dpeval.models.taps import released_shape
 from dpeval.plugin import Context, Defense, Release, Task
 from dpeval.privacy.steps import default_delta
 from dpeval_defenses.dp_forward.accounting import claim_of, plan_noise
@@ -64,10 +64,7 @@ class DPForward(Defense):
             raise ValueError(f"expected epsilon > 0 and clip > 0, got {self.epsilon} and {self.clip}")
         if self.delta is not None and not 0 < self.delta < 1:
             raise ValueError(f"delta: expected a number between 0 and 1, got {self.delta}")
-        if self.epochs < 1 or self.batch_size < 1:
-            raise ValueError(f"expected epochs >= 1 and batch_size >= 1, got {self.epochs} and {self.batch_size}")
-        if not (self.learning_rate > 0 and self.head_learning_rate > 0):
-            raise ValueError(f"expected learning rates > 0, got {self.learning_rate} and {self.head_learning_rate}")
+        self._recipe()
 
     @property
     def num_releases(self) -> int:
@@ -98,15 +95,20 @@ class DPForward(Defense):
         plan = plan_noise(epsilon=self.epsilon, delta=delta, clip=self.clip, releases=self.num_releases)
         transform = NoisyRelease(clip=self.clip, sigma=plan.sigma, normalise=self.normalise)
         forward = self._forward(classifier, transform, task, ctx)
-        fit_rows(
-            forward, task.train.labels, self._lengths(task), classifier, epochs=self.epochs, batch_size=self.batch_size,
-            learning_rate=self.learning_rate, head_learning_rate=self.head_learning_rate, ctx=ctx,
-        )  # fmt: skip
+        fit_rows(forward, task.train.labels, self._lengths(task), classifier, self._recipe(), ctx)
         rows = released_shape(classifier, self.position, task.checkpoint.max_length).rows
         claim = claim_of(plan, training=self.training, position=self.position, rows=rows, clip=self.clip)
         return TextRelease.of(
             classifier, task.checkpoint, claim=claim, tap=self.position, transform=transform, seed=ctx.seed
         )  # fmt: skip
+
+    def _recipe(self) -> Recipe:
+        return Recipe(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            head_learning_rate=self.head_learning_rate,
+        )
 
     def _lengths(self, task: Task) -> Sequence[int]:
         return task.checkpoint.encode(task.train).lengths if self.training == "trained" else [1] * len(task.train)

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from dpeval.models.checkpoint import Checkpoint
 from dpeval.models.classifier import TextClassifier
+from dpeval.models.dependence import parameters_after, parameters_before
 from dpeval.models.encoding import EncodedTexts, to_device
-from dpeval.models.taps import capture, closed, forward_from, parameters_after, parameters_before
+from dpeval.models.taps import capture, closed, forward_from
 from dpeval.models.transform import Transform
 from dpeval.plugin import Context
 from dpeval.types import Records

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from dpeval.context import RunContext
 from dpeval.errors import LeakError
-from dpeval.models.taps import parameters_before
+from dpeval.models.dependence import parameters_before
 from dpeval.plugin import Task
 from dpeval.types import Adjacency, Claim, Trust, Unit
 from dpeval_defenses.dp_forward import DPForward

@@ -6,17 +6,9 @@ import pytest
 import torch
 
 from dpeval.errors import ModelError
+from dpeval.models.dependence import parameters_after, parameters_before, released_shape
 from dpeval.models.layout import Layout
-from dpeval.models.taps import (
-    capture,
-    closed,
-    edited_pass,
-    forward_from,
-    parameters_after,
-    parameters_before,
-    released_shape,
-    run_edited,
-)
+from dpeval.models.taps import capture, closed, edited_pass, forward_from, run_edited
 
 NAMED = ["bert", "roberta", "distilbert", "electra", "mpnet"]
 EVERY = [*NAMED, "albert", "deberta", "gpt2_no_pad"]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .checks import CannotClip
-from .records import Record, squared_norms, widened
+from .records import Record, total_squared_norms, widened
 from .tape import Grads, Tape
 
 Uses = dict[nn.Parameter, list[Record]]
@@ -70,16 +70,14 @@ class BookKeeping:
         """Adds Σ min(1, C/‖g_i‖) g_i to ``.grad``; returns ‖g_i‖²."""
         with self.tape.listening(self._keep, len(losses)) as grads:
             losses.sum().backward()
-            return self._clip(grads, len(losses), losses.device)
+            return self._clip(grads, len(losses))
 
     def _keep(self, parameter: nn.Parameter, record: Record) -> None:
         self.uses.setdefault(parameter, []).append(record)
 
     @torch.no_grad()
-    def _clip(self, grads: Grads, count: int, device: torch.device) -> Tensor:
-        squares = torch.zeros(count, dtype=torch.float64, device=device)
-        for parameter, uses in self.uses.items():
-            squares += squared_norms(uses, parameter.shape)
+    def _clip(self, grads: Grads, count: int) -> Tensor:
+        squares = total_squared_norms(self.uses, count)
         factors, finite = clip_factors(squares, self.bound), unless_all(squares.isfinite())
         while self.uses:
             parameter, uses = self.uses.popitem()
@@ -144,8 +142,7 @@ class TwoPass:
         squares = torch.zeros(len(losses), dtype=torch.float64, device=losses.device)
 
         def add_norms(uses: Uses) -> None:
-            for parameter, records in uses.items():
-                squares.add_(squared_norms(records, parameter.shape))
+            squares.add_(total_squared_norms(uses, len(losses)))
 
         gathered = Gathered(lambda p: p, self.tape.expected(), add_norms)
         with self.tape.listening(gathered.take, len(losses)):
@@ -175,9 +172,7 @@ class PerLayer:
         total = torch.zeros(len(losses), dtype=torch.float64, device=losses.device)
 
         def add_group(uses: Uses) -> None:
-            squares = torch.zeros_like(total)
-            for parameter, records in uses.items():
-                squares += squared_norms(records, parameter.shape)
+            squares = total_squared_norms(uses, len(losses))
             total.add_(squares)
             factors = clip_factors(squares, self.bounds[self.group_of(next(iter(uses)))])
             for parameter, records in uses.items():

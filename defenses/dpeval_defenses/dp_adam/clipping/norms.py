@@ -15,30 +15,69 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+BLOCK = 128
+"""Positions from which on a Gram matrix is taken in halves, for its symmetry."""
 BUFFER = 1 << 22
 """Elements of the largest temporary that a norm may take (16 MiB of float32), beyond one example's gradient."""
 
 
 def outer_squared_norms(left: Tensor, right: Tensor) -> Tensor:
     """‖left[i]ᵀ right[i]‖² for each example: left (B, T, p), right (B, T, d) -> (B,)."""
-    _, steps, p = left.shape
-    d = right.shape[2]
+    return shared_squared_norms(left, [right])
+
+
+def shared_squared_norms(data: Tensor, grads: list[Tensor]) -> Tensor:
+    """Σ_l ‖data[i]ᵀ grads[l][i]‖²: several matrices applied to the same rows, (B, T, d) and (B, T, p_l) -> (B,)."""
+    _, steps, d = data.shape
+    widths = [g.shape[2] for g in grads]
     if steps == 1:
-        return (torch.linalg.vector_norm(left, dim=(1, 2)) * torch.linalg.vector_norm(right, dim=(1, 2))).square()
-    if steps * (p + d) <= p * d:
-        return ghost_squared_norms(left, right)
-    return built_squared_norms(left, right)
+        squares = [torch.linalg.vector_norm(g, dim=(1, 2)).square() for g in grads]
+        return torch.linalg.vector_norm(data, dim=(1, 2)).square() * torch.stack(squares).sum(0)
+    if steps * (d + sum(widths)) <= d * sum(widths):
+        return ghost_squared_norms(data, grads)
+    return torch.stack([built_squared_norms(g, data) for g in grads]).sum(0)
 
 
-def ghost_squared_norms(left: Tensor, right: Tensor) -> Tensor:
-    """The ghost form, a few examples at a time: left (B, T, p), right (B, T, d) -> (B,)."""
-    examples, steps = left.shape[:2]
+def ghost_squared_norms(data: Tensor, grads: list[Tensor]) -> Tensor:
+    """The ghost form of :func:`shared_squared_norms`, in blocks of examples and of positions.
+
+    Gram matrices are symmetric: where they are large, the blocks above the diagonal are left out and those below count
+    twice.
+    """
+    examples, steps = data.shape[:2]
+    if steps >= 2 * BLOCK:
+        return _below_diagonal(data, grads)
     at_once = max(1, BUFFER // (steps * steps))
     parts = []
     for start in range(0, examples, at_once):
-        a, b = left[start : start + at_once], right[start : start + at_once]
-        parts.append((a @ a.mT).mul_(b @ b.mT).sum((1, 2)))
+        own = slice(start, start + at_once)
+        parts.append(_gram_product(data[own], data[own], [(g[own], g[own]) for g in grads]))
     return torch.cat(parts).clamp_(min=0)
+
+
+def _below_diagonal(data: Tensor, grads: list[Tensor]) -> Tensor:
+    """Halves the positions: both halves on their own, and twice what they have in common."""
+    half = data.shape[1] // 2
+    lower, upper = data[:, :half], data[:, half:]
+    pairs = [(g[:, half:], g[:, :half]) for g in grads]
+    examples, at_once = len(data), max(1, BUFFER // (half * half))
+    parts = []
+    for start in range(0, examples, at_once):
+        own = slice(start, start + at_once)
+        parts.append(_gram_product(upper[own], lower[own], [(a[own], b[own]) for a, b in pairs]))
+    total = torch.cat(parts).mul_(2)
+    total += ghost_squared_norms(lower, [b for _, b in pairs])
+    total += ghost_squared_norms(upper, [a for a, _ in pairs])
+    return total.clamp_(min=0)
+
+
+def _gram_product(left: Tensor, right: Tensor, grads: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Σ_ts (left_t · right_s) Σ_l (a_lt · b_ls) for each example."""
+    (a, b), *more = grads
+    gram = a @ b.mT
+    for a, b in more:
+        gram.baddbmm_(a, b.mT)
+    return gram.mul_(left @ right.mT).sum((1, 2))
 
 
 def built_squared_norms(left: Tensor, right: Tensor) -> Tensor:

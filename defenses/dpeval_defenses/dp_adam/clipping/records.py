@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from .norms import gathered_squared_norms, outer_squared_norms, rows_squared_norms
+from .norms import gathered_squared_norms, outer_squared_norms, rows_squared_norms, shared_squared_norms
 
 
 def widened(tensor: Tensor) -> Tensor:
@@ -149,6 +149,23 @@ def squared_norms(records: list[Record], shape: torch.Size) -> Tensor:
         )
         return outer[0].squared_norms() + rows[0].squared_norms() + 2 * cross
     return _built(merged, shape)
+
+
+def total_squared_norms(uses: dict[nn.Parameter, list[Record]], count: int) -> Tensor:
+    """Σ over parameters of ‖g_i‖², shape (count,), float64; matrices applied to the same rows share their Gram matrix."""
+    device = next((use.grad.device for records in uses.values() for use in records), None)
+    total = torch.zeros(count, dtype=torch.float64, device=device)
+    same: dict[object, list[Outer]] = {}
+    for parameter, records in uses.items():
+        only = records[0]
+        if len(records) == 1 and isinstance(only, Outer):
+            place = (only.data.data_ptr(), only.data.shape, only.data.stride(), only.data.dtype)
+            same.setdefault(place, []).append(only)
+        else:
+            total += squared_norms(records, parameter.shape)
+    for group in same.values():
+        total += shared_squared_norms(widened(group[0].data), [widened(r.grad) for r in group])
+    return total
 
 
 def _merged(records: list[Record]) -> list[Record]:

@@ -1,0 +1,141 @@
+"""The adversary's classifier: standardised features, a linear or small neural model, its strength chosen by itself.
+
+Everything that is fitted, the scaler too, is fitted on the adversary's own records.
+
+>>> rng = np.random.default_rng(0)
+>>> labels = np.arange(60) % 3
+>>> features = np.eye(3)[labels] + 0.1 * rng.standard_normal((60, 3))
+>>> lesson = Lesson(features, labels, groups=np.arange(60))
+>>> fitted = fit_classifier(lesson, "logistic", balanced=True, rng=rng)
+>>> bool(np.all(fitted.log_probs(np.eye(3), 4).argmax(axis=1) == [0, 1, 2]))
+True
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
+
+from dpeval.types import Floats, Ints
+
+Model: TypeAlias = Literal["logistic", "mlp"]
+MODELS: tuple[Model, ...] = ("logistic", "mlp")
+STRENGTHS: dict[Model, tuple[float, ...]] = {"logistic": (1e-3, 1e-2, 1e-1, 1.0), "mlp": (1.0, 10.0)}
+"""Tried by cross-validation: inverse penalty of the linear model, weight decay of the neural one."""
+FOLDS = 3
+LOWEST = -700.0
+"""Log-probabilities are raised to this: about the logarithm of the smallest number that a float holds."""
+MISSING = -1000.0
+"""The score of a value that the adversary has never seen: below every value that it has."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """Training rows: ``features`` (n, d), ``labels`` (n,), and ``groups`` (n,) that a fold never splits."""
+
+    features: Floats
+    labels: Ints
+    groups: Ints
+
+    def where(self, keep: NDArray[np.bool_]) -> Lesson:
+        """The rows that ``keep`` marks."""
+        return Lesson(self.features[keep], self.labels[keep], self.groups[keep])
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """A fitted pipeline, or only the class shares where there was one class."""
+
+    shares: Floats
+    """Share of each class among the training rows, shape ``(classes seen,)``."""
+    classes: Ints
+    pipeline: Any
+
+    def log_probs(self, features: Floats, values: int) -> Floats:
+        """Log-probability of each of ``values`` classes, shape ``(n, values)``, finite; shares for a broken row."""
+        scores = np.full((len(features), values), MISSING)
+        seen = np.tile(np.log(self.shares), (len(features), 1))
+        good = np.isfinite(features).all(axis=1)
+        if self.pipeline is not None and good.any():
+            seen[good] = _log_probabilities(self.pipeline, features[good])
+        scores[:, self.classes] = np.maximum(seen, LOWEST)
+        return scores
+
+
+def fit_classifier(lesson: Lesson, model: Model, *, balanced: bool, rng: np.random.Generator) -> Classifier:
+    """The classifier with the strength that cross-validates best, fitted on the whole ``lesson``.
+
+    ``balanced`` weighs classes alike however often they occur. One class alone gives constant scores.
+    """
+    classes, counts = np.unique(lesson.labels, return_counts=True)
+    shares = counts / counts.sum()
+    if len(classes) < 2:
+        return Classifier(shares, classes, None)
+    seed = int(rng.integers(2**31))
+    folds = assign_folds(lesson, rng)
+    losses = [_held_out_loss(lesson, folds, model, s, balanced, seed) for s in STRENGTHS[model]]
+    strength = STRENGTHS[model][int(np.argmin(losses))]
+    return Classifier(shares, classes, _fit(lesson, model, strength, balanced, seed))
+
+
+def assign_folds(lesson: Lesson, rng: np.random.Generator) -> Ints:
+    """A fold number for each row: whole groups, dealt out class by class in random order."""
+    names, first = np.unique(lesson.groups, return_index=True)
+    order = rng.permutation(len(names))
+    order = order[np.argsort(lesson.labels[first[order]], kind="stable")]
+    fold_of = np.empty(len(names), dtype=np.int64)
+    fold_of[order] = np.arange(len(names)) % FOLDS
+    folds: Ints = fold_of[np.searchsorted(names, lesson.groups)]
+    return folds
+
+
+def _held_out_loss(lesson: Lesson, folds: Ints, model: Model, strength: float, balanced: bool, seed: int) -> float:
+    """Mean weighted log-loss over the folds; rows of a class that their fold's training part lacks are left out."""
+    total = weights = 0.0
+    for fold in range(FOLDS):
+        inside, outside = lesson.where(folds != fold), lesson.where(folds == fold)
+        classes = np.unique(inside.labels)
+        outside = outside.where(np.isin(outside.labels, classes))
+        if len(classes) < 2 or not len(outside.labels):
+            continue
+        log_probs = _log_probabilities(_fit(inside, model, strength, balanced, seed), outside.features)
+        at = np.searchsorted(classes, outside.labels)
+        weight = _weights(outside.labels, balanced)
+        total -= float(weight @ np.maximum(log_probs[np.arange(len(at)), at], LOWEST))
+        weights += float(weight.sum())
+    return total / weights if weights else 0.0
+
+
+def _fit(lesson: Lesson, model: Model, strength: float, balanced: bool, seed: int) -> Any:
+    pipeline = Pipeline([("scale", StandardScaler()), ("model", _estimator(model, strength, seed))])
+    with warnings.catch_warnings():
+        # Stopping short of convergence regularises; cross-validation has judged the very same number of iterations.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return pipeline.fit(lesson.features, lesson.labels, model__sample_weight=_weights(lesson.labels, balanced))
+
+
+def _estimator(model: Model, strength: float, seed: int) -> Any:
+    if model == "logistic":
+        return LogisticRegression(C=strength, max_iter=1000)
+    return MLPClassifier((64,), solver="lbfgs", alpha=strength, max_iter=60, random_state=seed)
+
+
+def _weights(labels: Ints, balanced: bool) -> Floats:
+    weights: Floats = compute_sample_weight("balanced" if balanced else None, labels)
+    return weights
+
+
+def _log_probabilities(pipeline: Any, features: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        found: Floats = pipeline.predict_log_proba(features)
+    return found
