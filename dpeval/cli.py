@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from dpeval.errors import ConfigError, DpevalError, StoreError
@@ -29,6 +28,10 @@ app = typer.Typer(
 new_app = typer.Typer(help="Write a working skeleton with its test.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(epsilon_app, name="epsilon")
 app.add_typer(new_app, name="new")
+
+UsageError: Any = typer.BadParameter.__bases__[0]
+"""Of whichever click typer brings along: newer releases carry their own."""
+INTERRUPTED = 130
 
 Matrix = Annotated[Path, typer.Argument(help="the matrix file (TOML)", show_default=False)]
 Plugins = Annotated[list[Path], typer.Option("--plugin", help="a Python file that defines defenses or attacks")]
@@ -174,8 +177,11 @@ def status_of(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     try:
         outcome: Any = app(arguments, standalone_mode=False)
-    except (ConfigError, click.UsageError) as error:
-        complain(error.format_message() if isinstance(error, click.ClickException) else error)
+    except UsageError as error:
+        complain(error.format_message())
+        return 2
+    except ConfigError as error:
+        complain(error)
         return 2
     except StoreError as error:
         complain(error)
@@ -183,7 +189,8 @@ def status_of(arguments: list[str] | None = None) -> int:
     except DpevalError as error:
         complain(error)
         return 2
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
+        outcome = INTERRUPTED
+    if outcome == INTERRUPTED:
         complain("interrupted; finished work is kept, run the same command again to go on")
-        return 130
     return outcome if isinstance(outcome, int) else 0

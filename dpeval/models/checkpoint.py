@@ -120,7 +120,7 @@ class Checkpoint:
         return TextClassifier(encoder, self.pooling, num_labels, torch.Generator().manual_seed(seed)).eval()
 
     def _encode(self, text: str | tuple[str, str]) -> _Row:
-        first, second = (text, None) if isinstance(text, str) else text
+        first, second = (_encodable(text), None) if isinstance(text, str) else map(_encodable, text)
         out = self.tokenizer(
             first, second, truncation=True, max_length=self.max_length, return_attention_mask=False,
             return_token_type_ids=self.takes_types, return_overflowing_tokens=False, verbose=False,
@@ -135,6 +135,11 @@ class Checkpoint:
     def _filler(self) -> int:
         found = [i for i in (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id) if i is not None]
         return int(found[0]) if found else self.pad_id
+
+
+def _encodable(text: str) -> str:
+    """The text with half surrogate pairs, which no tokenizer takes, as U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from dpeval_defenses.dp_forward.training import (
     clear_forward,
     clear_tensors,
     freeze_before,
+    freeze_but_last,
 )
 
 
@@ -53,6 +54,9 @@ class DPForward(Defense):
     noised anew in each epoch, all epochs together within ε. ``trained``: the part before the noise learns from clear
     texts, and the claim covers only the texts sent to the finished model.
     """
+    layers_before: int | None = None
+    """With ``trained``: how many layers before the noise learn, counted back from it; by default all, and the embedding.
+    """
     epochs: int = 3
     batch_size: int = 32
     learning_rate: float = 1e-4
@@ -64,6 +68,9 @@ class DPForward(Defense):
             raise ValueError(f"expected epsilon > 0 and clip > 0, got {self.epsilon} and {self.clip}")
         if self.delta is not None and not 0 < self.delta < 1:
             raise ValueError(f"delta: expected a number between 0 and 1, got {self.delta}")
+        if self.layers_before is not None and not (self.layers_before >= 0 and self.training == "trained"):
+            got = f"{self.layers_before} with training = {self.training!r}"
+            raise ValueError(f'layers_before: expected 0 or more with training = "trained", got {got}')
         self._recipe()
 
     @property
@@ -79,6 +86,8 @@ class DPForward(Defense):
         """The position must exist and must not be one that clear text goes round."""
         del num_train
         why = checkpoint.lacks(self.position)
+        if why is None and self.layers_before and "encoder.0.add_norm_2" not in checkpoint.positions():
+            return f"layers_before = {self.layers_before}: the layers of this model are not known by name"
         if why is not None or self.position in checkpoint.positions():
             return why
         try:
@@ -117,6 +126,8 @@ class DPForward(Defense):
         checkpoint, tap = task.checkpoint, self.position
         texts = checkpoint.encode(task.train)
         if self.training == "trained":
+            if self.layers_before is not None:
+                freeze_but_last(classifier, tap, self.layers_before)
 
             def end_to_end(rows: Sequence[int], epoch: int) -> Tensor:
                 generators = [ctx.generator("training noise", task.train.ids[row], epoch) for row in rows]

@@ -16,6 +16,7 @@ from dpeval.models.checkpoint import Checkpoint
 from dpeval.models.classifier import TextClassifier
 from dpeval.models.dependence import parameters_after, parameters_before
 from dpeval.models.encoding import EncodedTexts, to_device
+from dpeval.models.layout import Layout
 from dpeval.models.taps import capture, closed, forward_from
 from dpeval.models.transform import Transform
 from dpeval.plugin import Context
@@ -36,6 +37,17 @@ def freeze_before(classifier: TextClassifier, tap: str) -> None:
     free = released_parameters(names, before=before, after=after)
     for name, parameter in classifier.named_parameters():
         parameter.requires_grad_(name in free)
+
+
+def freeze_but_last(classifier: TextClassifier, tap: str, count: int) -> None:
+    """Of what comes before the tap let gradients reach only the last ``count`` layers."""
+    layout = Layout.of(classifier.encoder)
+    layer = layout.point(tap).layer
+    end = layout.depth if layer is None else min(layer + 1, layout.depth)
+    learning = {id(p) for module in layout.layers[max(0, end - count) : end] for p in module.parameters()}
+    after = parameters_after(classifier, tap)
+    for name, parameter in classifier.named_parameters():
+        parameter.requires_grad_(name in after or id(parameter) in learning)
 
 
 def clear_tensors(classifier: TextClassifier, texts: EncodedTexts, tap: str, length: int) -> list[Tensor]:

@@ -84,6 +84,19 @@ def test_training_what_comes_before_the_noise_moves_it(checkpoint_of, records_of
     assert {"encoder.embeddings.word_embeddings.weight", "encoder.encoder.layer.0.output.dense.weight"} <= moved
 
 
+@pytest.mark.parametrize(
+    ("position", "learning"),
+    [("encoder.1.ffn", ["layer.1"]), ("output", ["layer.1"]), ("encoder.0.add_norm_2", ["layer.0", "layer.1"])],
+)
+def test_only_the_last_layers_before_the_noise_may_learn(checkpoint_of, records_of, position, learning):
+    """One layer before the noise, and everything after it."""
+    checkpoint = checkpoint_of("bert")
+    release = train(checkpoint, records_of(TEXTS), position=position, training="trained", layers_before=1)
+    public = checkpoint.build(2, 0).state_dict()
+    moved = {n for n, t in release.classifier.state_dict().items() if not torch.equal(public[n], t)}
+    assert {".".join(n.split(".")[2:4]) for n in moved if n.startswith("encoder.")} == set(learning)
+
+
 @pytest.mark.parametrize("regime", REGIMES)
 def test_it_learns_where_the_noise_lets_it_and_repeats_itself(checkpoint_of, records_of, regime):
     records = records_of(TEXTS)

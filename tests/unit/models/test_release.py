@@ -177,3 +177,19 @@ def test_no_records_give_no_rows(checkpoint_of, records_of):
     assert model.predict(records_of([])).log_probs.shape == (0, 3)
     assert model.embed(records_of([]), "output").values.shape == (0, 16)
     assert model.embed(records_of([]), "embedding").values.shape == (0, 16)
+
+
+@pytest.mark.parametrize("tap", ["encoder.0.mha", "encoder.1.add_norm_2", "output"])
+def test_what_was_let_out_is_enough_to_answer(checkpoint_of, records_of, tap):
+    model, records = release(checkpoint_of("bert"), tap=tap, transform=Noise()), records_of(TEXTS)
+    answered = model.predict_from(model.embed(records, tap, draw=3)).log_probs
+    assert np.abs(answered - model.predict(records, draw=3).log_probs).max() < 1e-5
+    with pytest.raises(ModelError, match="clear release"):
+        release(checkpoint_of("bert")).predict_from(model.embed(records, tap))
+
+
+def test_half_surrogates_do_not_stop_the_tokenizer(checkpoint_of, records_of):
+    checkpoint = checkpoint_of("bert")
+    assert checkpoint.tokens(records_of(["tea \ud83d", ("tea", "\udc00 sun"), "tea \U0001f600"]))[0][:2] == [2, 12]
+    noisy = release(checkpoint, tap="output", transform=Noise())
+    assert np.isfinite(noisy.embed(records_of(["tea \ud83d"]), "output").values).all()
