@@ -6,10 +6,11 @@ to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpeval.plugin import Release
 from dpeval.types import Embeddings, Predictions, Records
@@ -43,38 +44,68 @@ class GrantedEmbeddings:
         return self._embed(records, draw)
 
 
-def predictions_of(release: Release) -> GrantedPredictions:
-    """Prediction access to ``release``."""
-    return GrantedPredictions(lambda records, draw: release.predict(records, draw=draw))
+class Memo:
+    """Answers of one release, computed once for all attacks on it.
 
+    What is computed at once are whole *pools* in their own order, whoever asks first and for whichever part: a release
+    whose answers depend a little on the batch still gives every attack the same numbers in every order of cells.
+    """
 
-class EmbeddingMemo:
-    """Embeddings of one release, computed once for all attacks on it."""
-
-    def __init__(self, release: Release) -> None:
+    def __init__(self, release: Release, pools: Sequence[Records] = ()) -> None:
         self._release = release
-        self._known: dict[tuple[str, int, tuple[str, ...]], Embeddings] = {}
+        self._pools = sorted((p for p in pools if len(p)), key=len)
+        self._predicted: dict[tuple[int, int], Predictions] = {}
+        self._embedded: dict[tuple[str, int, int], Embeddings] = {}
+
+    def predict(self, records: Records, draw: int) -> Predictions:
+        """``release.predict`` with memory."""
+        number = self._pool(records)
+        if number is None:
+            return self._release.predict(records, draw=draw)
+        key = (draw, number)
+        if key not in self._predicted:
+            self._predicted[key] = self._release.predict(self._pools[number], draw=draw)
+        known = self._predicted[key]
+        return Predictions(records.ids, known.log_probs[positions(known.ids, records.ids)])
 
     def embed(self, records: Records, tap: str, draw: int) -> Embeddings:
         """``release.embed`` with memory."""
-        key = (tap, draw, records.ids)
-        if key not in self._known:
-            self._known[key] = self._release.embed(records, tap, draw=draw)
-        return self._known[key]
+        number = self._pool(records)
+        if number is None:
+            return self._release.embed(records, tap, draw=draw)
+        key = (tap, draw, number)
+        if key not in self._embedded:
+            self._embedded[key] = self._release.embed(self._pools[number], tap, draw=draw)
+        known = self._embedded[key]
+        return chosen(known, positions(known.ids, records.ids), records.ids)
 
     def forget(self) -> None:
         """Drop what is held."""
-        self._known.clear()
+        self._predicted.clear()
+        self._embedded.clear()
+
+    def _pool(self, records: Records) -> int | None:
+        """The smallest pool that holds every one of ``records``, by id and text."""
+        for number, pool in enumerate(self._pools):
+            texts = dict(zip(pool.ids, pool.texts, strict=True))
+            if all(texts.get(key) == text for key, text in zip(records.ids, records.texts, strict=True)):
+                return number
+        return None
+
+
+def predictions_of(memo: Memo) -> GrantedPredictions:
+    """Prediction access to a release."""
+    return GrantedPredictions(memo.predict)
 
 
 def embeddings_of(
-    memo: EmbeddingMemo, targets: Records, tap: str, permutation: np.ndarray | None = None
+    memo: Memo, targets: Records, tap: str, permutation: NDArray[np.int64] | None = None
 ) -> GrantedEmbeddings:
     """Embedding access at ``tap``. With a ``permutation`` each target gets another one's rows: the negative control."""
 
     def intercepted(draw: int) -> Embeddings:
         true = memo.embed(targets, tap, draw)
-        return true if permutation is None else permuted(true, permutation)
+        return true if permutation is None else chosen(true, permutation, targets.ids)
 
     def embed(records: Records, draw: int) -> Embeddings:
         if set(records.ids) & set(targets.ids):
@@ -84,8 +115,15 @@ def embeddings_of(
     return GrantedEmbeddings(tap, intercepted, embed)
 
 
-def permuted(embeddings: Embeddings, permutation: np.ndarray) -> Embeddings:
-    """The same ids, each with the rows of another record."""
-    rows = [embeddings.rows(int(i)) for i in permutation]
+def positions(ids: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
+    """Where each wanted id stands."""
+    where = {key: i for i, key in enumerate(ids)}
+    return np.array([where[key] for key in wanted], dtype=np.int64)
+
+
+def chosen(embeddings: Embeddings, at: NDArray[np.int64], ids: tuple[str, ...]) -> Embeddings:
+    """The rows of the records at ``at``, under the names ``ids``."""
+    rows = [embeddings.rows(int(i)) for i in at]
     offsets = np.concatenate([[0], np.cumsum([len(r) for r in rows])]).astype(np.int64)
-    return Embeddings(embeddings.ids, np.concatenate(rows), offsets)
+    values = np.concatenate(rows) if rows else embeddings.values[:0]
+    return Embeddings(ids, values, offsets)

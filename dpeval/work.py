@@ -42,7 +42,7 @@ from dpeval.plugin import (
 )
 from dpeval.store import Entry, Store
 from dpeval.types import AttackResult, Failed, PrivacyClaim, Records
-from dpeval.views import EmbeddingMemo, embeddings_of, predictions_of
+from dpeval.views import Memo, embeddings_of, predictions_of
 
 log = logging.getLogger(__name__)
 
@@ -83,12 +83,12 @@ class _Worker:
         release = self._attempt("release", self._release)
         if release is None:
             return
-        memo = EmbeddingMemo(release)
+        memo = Memo(release, pools(self.job))
         if not self.job.control:
-            self._attempt("train", lambda: self._predictions("train", release, self.job.split.members))
-            self._attempt("test", lambda: self._predictions("test", release, self.job.split.test))
+            self._attempt("train", lambda: self._predictions("train", memo, self.job.split.members))
+            self._attempt("test", lambda: self._predictions("test", memo, self.job.split.test))
         for trial in self.job.trials:
-            self._attempt(trial.name, lambda trial=trial: self._trial(trial, release, memo))  # type: ignore[misc]
+            self._attempt(trial.name, lambda trial=trial: self._trial(trial, memo))  # type: ignore[misc]
         memo.forget()
         if self.job.audit and auditable_tap(release) is not None:
             self._attempt("audit", lambda: self._audit(release))
@@ -143,24 +143,24 @@ class _Worker:
         about["diagnostics"] = {k: float(v) for k, v in dict(getattr(release, "diagnostics", {})).items()}
         (folder / "release.json").write_text(json.dumps(about), encoding="utf-8")
 
-    def _predictions(self, name: str, release: Release, records: Records) -> None:
+    def _predictions(self, name: str, memo: Memo, records: Records) -> None:
         def write(folder: Path) -> None:
-            predicted = release.predict(records)
+            predicted = memo.predict(records, 0)
             save_arrays(
                 folder, ids=np.array(predicted.ids), log_probs=predicted.log_probs, labels=np.array(records.labels)
             )
 
         self._stored(name, "predict", jobs.predict_identity(records, self.identity), write)
 
-    def _trial(self, trial: Trial, release: Release, memo: EmbeddingMemo) -> None:
+    def _trial(self, trial: Trial, memo: Memo) -> None:
         def write(folder: Path) -> None:
             with measured() as meter:
-                result = self._attack(trial, release, memo)
+                result = self._attack(trial, memo)
             save_result(folder, result, seconds=meter.cost().seconds)
 
         self._stored(trial.name, "attack", jobs.trial_identity(self.job, trial, self.identity), write)
 
-    def _attack(self, trial: Trial, release: Release, memo: EmbeddingMemo) -> AttackResult:
+    def _attack(self, trial: Trial, memo: Memo) -> AttackResult:
         attack = as_attack(trial.attack)
         ctx = self._context("attack", trial.attack.label, trial.tap or "", trial.role)
         knowledge = Knowledge(
@@ -173,7 +173,7 @@ class _Worker:
         if isinstance(attack, (MembershipAttack, ExtractionAttack)):
             candidates = self._candidates()
             ask = attack.score if isinstance(attack, MembershipAttack) else attack.extract
-            return _answered(ask(predictions_of(release), candidates, knowledge, ctx), candidates.ids, trial)
+            return _answered(ask(predictions_of(memo), candidates, knowledge, ctx), candidates.ids, trial)
         targets = jobs.targets_of(self.job, trial)
         order = self._permutation(len(targets)) if trial.role == "negative" else None
         view = embeddings_of(memo, targets, trial.tap or "", order)
@@ -207,6 +207,20 @@ class _Worker:
         shifted = np.empty(n, dtype=np.int64)
         shifted[order] = np.roll(order, 1)
         return shifted
+
+
+def pools(job: Job) -> list[Records]:
+    """The sets of records that a release is asked about as a whole; see :class:`dpeval.views.Memo`."""
+    parts = job.split
+    with_attribute = (i for i, value in enumerate(parts.auxiliary.attributes) if value is not None)
+    return [
+        parts.members + parts.nonmembers,
+        parts.test,
+        parts.auxiliary,
+        parts.auxiliary.take(with_attribute),
+        job.inversion_targets,
+        job.attribute_targets,
+    ]
 
 
 def _answered(result: AttackResult, ids: tuple[str, ...], trial: Trial) -> AttackResult:

@@ -90,12 +90,6 @@ class Gathered:
         return lambda data, model: (self.materials.data_names[data], self.materials.model_names[model])
 
 
-def by_id(result_ids: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
-    """Where each wanted id stands in a result; KeyError for an id without an answer."""
-    where = {key: i for i, key in enumerate(result_ids)}
-    return np.array([where[key] for key in wanted], dtype=np.int64)
-
-
 def is_member(job: Job, ids: Sequence[str]) -> NDArray[np.bool_]:
     """The coin of each id."""
     members = set(job.split.members.ids)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpeval.collect.gather import Trained, by_id, groups_of, is_member
+from dpeval.collect.gather import Trained, groups_of, is_member
 from dpeval.jobs import Job, Trial, targets_of
 from dpeval.measure.attribute import AttributeRun
 from dpeval.measure.inversion import InversionRun
@@ -15,6 +15,7 @@ from dpeval.measure.textfeatures import count_texts, fit_reader
 from dpeval.measure.tokens import content_tokens
 from dpeval.models.checkpoint import Checkpoint
 from dpeval.types import Floats, Inferred, Ints, Records, Recovered, Scores
+from dpeval.views import positions
 
 
 def membership_runs(trained: Trained, trial: Trial) -> list[MembershipRun]:
@@ -24,7 +25,7 @@ def membership_runs(trained: Trained, trial: Trial) -> list[MembershipRun]:
         if not isinstance(result, Scores):
             raise TypeError(f"{trial.attack.label}: expected scores, got {type(result).__name__}")
         audited = job.split.members + job.split.nonmembers
-        at = by_id(result.ids, audited.ids)
+        at = positions(result.ids, audited.ids)
         runs.append(
             MembershipRun(audited.ids, result.values[at], is_member(job, audited.ids), groups_of(audited, audited.ids))
         )
@@ -81,7 +82,7 @@ def attribute_runs(trained: Trained, trial: Trial) -> list[AttributeRun]:
         if not isinstance(result, Inferred):
             raise TypeError(f"{trial.attack.label}: expected attribute scores, got {type(result).__name__}")
         targets = targets_of(job, trial)
-        at = by_id(result.ids, targets.ids)
+        at = positions(result.ids, targets.ids)
         known = attribute_knowledge(job, targets)
         runs.append(
             AttributeRun(

@@ -13,7 +13,7 @@ from dpeval.plugin import (
 )
 from dpeval.testing.bench import Tiny, context, global_randomness_watched, require
 from dpeval.types import AttackResult, Inferred, Records, Recovered, Scores
-from dpeval.views import EmbeddingMemo, embeddings_of, predictions_of
+from dpeval.views import Memo, embeddings_of, predictions_of
 
 
 class AttackSubject:
@@ -46,10 +46,10 @@ class AttackSubject:
     def run(self, candidates: Records, seed: int = 0) -> AttackResult:
         """What the attack returns for ``candidates``."""
         if isinstance(self.attack, MembershipAttack):
-            return self.attack.score(predictions_of(self.release), candidates, self.knowledge, context(seed))
+            return self.attack.score(predictions_of(Memo(self.release)), candidates, self.knowledge, context(seed))
         if isinstance(self.attack, ExtractionAttack):
-            return self.attack.extract(predictions_of(self.release), candidates, self.knowledge, context(seed))
-        view = embeddings_of(EmbeddingMemo(self.release), candidates, self.tap)
+            return self.attack.extract(predictions_of(Memo(self.release)), candidates, self.knowledge, context(seed))
+        view = embeddings_of(Memo(self.release), candidates, self.tap)
         if isinstance(self.attack, InversionAttack):
             return self.attack.recover(view, candidates.ids, self.knowledge, context(seed))
         require(isinstance(self.attack, AttributeAttack), "not one of the attack bases of dpeval.plugin")

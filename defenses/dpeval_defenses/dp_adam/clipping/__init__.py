@@ -5,6 +5,7 @@
 """
 
 from .checks import CannotClip
-from .engine import ClippedGradients
+from .engine import ClippedGradients, ModeName
+from .verify import NotPrivate, Verification
 
-__all__ = ["CannotClip", "ClippedGradients"]
+__all__ = ["CannotClip", "ClippedGradients", "ModeName", "NotPrivate", "Verification"]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .checks import CannotClip
 from .records import Dense, Outer, Record, Rows
 
 
@@ -166,9 +167,10 @@ class OutOfReach(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:  # noqa: ARG004
-        raise RuntimeError(
-            "a value that is computed from parameters alone was used by an operation that cannot be recorded "
-            "(a custom autograd function or compiled code); its per-example gradients are unknown"
+        raise CannotClip(
+            "a value that is computed from parameters alone was used by an operation that cannot be recorded (reentrant "
+            "gradient checkpointing: set use_reentrant=False; a custom autograd function; compiled code), so that its "
+            "per-example gradients are unknown"
         )
 
 

@@ -64,6 +64,7 @@ class Tape:
         self.batch: int | None = None
         self.receiver: Callable[[nn.Parameter, Record], None] | None = None
         self.expected_batch: int | None = None
+        self.touched: set[nn.Parameter] = set()
         self.layout = Layout()
         self.probe: Probe | None = None
         self.tracked_class: type[Tracked] = type("Tracked", (Tracked,), {"tape": self})
@@ -140,6 +141,7 @@ class Tape:
         for parameter in trained.values():
             parameter.grad = None
         self.receiver, self.expected_batch = receiver, batch
+        self.touched.clear()
         self._flip()
         try:
             yield grads
@@ -162,6 +164,7 @@ class Tape:
                 f"parameter {self.name(parameter)!r} was used by a batch of {site.batch} examples, but the losses are "
                 f"{self.expected_batch}: each loss must belong to one row of the model's input"
             )
+        self.touched.add(parameter)
         self.receiver(parameter, record)
 
     # --- operations ------------------------------------------------------------------------------------------------
