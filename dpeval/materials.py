@@ -51,18 +51,30 @@ def load_materials(experiment: Experiment) -> Materials:
     return Materials(
         datasets,
         checkpoints,
-        _distinct([d.name if isinstance(d, Dataset) else c.source for d, c in zip(datasets, sources, strict=True)]),
+        _distinct([data_name(config) for config in sources]),
         _distinct([model_name(config) for config in experiment.models]),
     )
 
 
-def model_name(config: ModelConfig) -> str:
-    """The last part of a model's source.
+def data_name(config: DataConfig) -> str:
+    """What a data set is called in reports: the file's name without its folder and endings, or the whole source.
 
-    >>> model_name(ModelConfig(source="hub:bert-base-uncased"))
-    'bert-base-uncased'
+    >>> data_name(DataConfig(source="../data/reviews.csv.bz2", text="text", label="label"))
+    'reviews'
     """
-    return config.source.removeprefix("hub:").rstrip("/").rpartition("/")[2] or config.source
+    source = config.source
+    if source.startswith(("hub:", "synthetic:")):
+        return source.removeprefix("hub:")
+    return source.rstrip("/").rpartition("/")[2].partition(".")[0] or source
+
+
+def model_name(config: ModelConfig) -> str:
+    """What a model is called in reports: the last two parts of its source.
+
+    >>> model_name(ModelConfig(source="hub:bert-base-uncased")), model_name(ModelConfig(source="/data/minilm/model"))
+    ('bert-base-uncased', 'minilm/model')
+    """
+    return "/".join(config.source.removeprefix("hub:").strip("/").split("/")[-2:]) or config.source
 
 
 def _limited(config: DataConfig, limit: int | None) -> DataConfig:

@@ -91,10 +91,15 @@ def _result(
 
 
 def distinguishable(found: CellMeasures, adjusted: float | None, level: float) -> str:
-    """``yes``, ``no``, or ``insufficient`` for want of records."""
+    """``yes``, ``no``, or ``insufficient`` for want of records.
+
+    Below a baseline that needs no embedding lies no leak: answering worse than that is ``no``. A membership AUC below
+    one half is ``yes`` all the same, since turning the score round would leak.
+    """
     if adjusted is None or not isinstance(found.tested, Estimate):
         return "insufficient"
-    if adjusted <= 1 - level:
+    worse_than_baseline = found.tested_null == 0.0 and found.tested.value < 0.0
+    if adjusted <= 1 - level and not worse_than_baseline:
         return "yes"
     return "insufficient" if found.tested.n < FEWEST else "no"
 

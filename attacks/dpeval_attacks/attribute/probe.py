@@ -36,9 +36,9 @@ class AttributeProbe(AttributeAttack):
     reads the attribute off each intercepted text.
 
     A randomised release is asked ``queries`` times and averaged, targets and own texts alike. Its own texts it may
-    release as often as it likes: it trains on ``views`` differently noised copies of each, which helps most where noise
-    is strong. A release without noise gives one copy. ``balanced`` weighs attribute values alike however rare they are.
-    A value that none of its texts has gets the lowest score.
+    release as often as it likes: with ``views`` it trains on that many differently noised copies of each, which helps
+    where noise is strong and costs as many more releases. A release without noise gives one copy. ``balanced`` weighs
+    attribute values alike however rare they are. A value that none of its texts has gets the lowest score.
     """
 
     source: ClassVar[str] = "Song and Raghunathan 2020 (arXiv:2004.00053); Du et al. 2023 (arXiv:2309.06746), sec. 6.4"
@@ -47,7 +47,7 @@ class AttributeProbe(AttributeAttack):
     pooling: Literal["mean"] = "mean"
     balanced: bool = True
     queries: int = 1
-    views: int = 4
+    views: int = 1
 
     def __post_init__(self) -> None:
         check_queries(self.queries)

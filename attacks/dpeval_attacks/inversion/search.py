@@ -40,8 +40,8 @@ def nearest(queries: Rows, table: Rows, *, allowed: Ints, metric: Metric = "l2",
 class SearchSpace:
     """Candidates prepared for maximum inner product, which serves distance, direction and prior alike.
 
-    Under ``l2`` candidate v scores the Gaussian log-posterior ``-‖q - g·c_v‖²/2 + log_prior_v`` for a query q of gain g
-    (by how much the candidates are scaled in it); under ``cosine`` it scores ``κ·cos(q, c_v) + log_prior_v``, the
+    Under ``l2`` candidate v scores the Gaussian log-posterior ``-g²·‖q - c_v‖²/2 + log_prior_v`` for a query q that was
+    divided by its gain g, so that its noise is 1/g; under ``cosine`` it scores ``κ·cos(q, c_v) + log_prior_v``, the
     von Mises-Fisher log-posterior with concentration κ.
     """
 
@@ -89,4 +89,5 @@ class SearchSpace:
         ones = np.ones((len(queries), 1))
         if self.metric == "cosine":
             return np.hstack([queries * (self.concentration / norms)[:, None], ones]).astype(np.float32)
-        return np.hstack([queries * gains[:, None], np.square(gains)[:, None], ones]).astype(np.float32)
+        weights = np.square(gains)[:, None]
+        return np.hstack([queries * weights, weights, ones]).astype(np.float32)

@@ -67,6 +67,8 @@ class DPAdam(Defense):
     micro_batch: int = 32
     """At most so many records go through the model at once; a step may take many times more."""
     learning_rate: float = 5e-4
+    head_learning_rate: float | None = None
+    """A new head wants a larger rate than pretrained weights when steps are few; by default the same."""
     weight_decay: float = 0.0
     """Decoupled from the gradient."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
@@ -162,6 +164,7 @@ class DPAdam(Defense):
     def _settings(self, steps: int, noise_multiplier: float, ctx: Context) -> TrainSettings:
         return TrainSettings(
             steps=steps, max_norm=self.clip, noise_multiplier=noise_multiplier, learning_rate=self.learning_rate,
+            head_learning_rate=self.head_learning_rate,
             weight_decay=self.weight_decay, optimizer=self.optimizer, schedule=self.schedule,
             micro_batch=self.micro_batch, dropout_entropy=_entropy(ctx, "dropout"),
         )  # fmt: skip
@@ -220,5 +223,7 @@ def _check_numbers(defense: DPAdam) -> None:
     for name in ("clip", "learning_rate"):
         if not 0 < getattr(defense, name) < float("inf"):
             raise ValueError(f"dp-adam: expected {name} > 0, got {getattr(defense, name)}")
+    if defense.head_learning_rate is not None and not 0 < defense.head_learning_rate < float("inf"):
+        raise ValueError(f"dp-adam: expected head_learning_rate > 0, got {defense.head_learning_rate}")
     if not 0 <= defense.weight_decay < float("inf"):
         raise ValueError(f"dp-adam: expected weight_decay >= 0, got {defense.weight_decay}")

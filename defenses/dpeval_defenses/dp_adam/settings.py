@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,12 +26,16 @@ class TrainSettings:
     optimizer: Literal["adamw", "sgd"] = "adamw"
     schedule: Literal["linear", "constant"] = "linear"
     micro_batch: int = 32
+    head_learning_rate: float | None = None
+    """The learning rate of the parameters named ``head.…``; by default that of all."""
     dropout_entropy: int = 0
 
     def __post_init__(self) -> None:
         checks = (("steps", self.steps >= 1, ">= 1"), ("max_norm", 0 < self.max_norm < float("inf"), "> 0 and finite"),
                   ("noise_multiplier", 0 <= self.noise_multiplier < float("inf"), ">= 0 and finite"),
-                  ("learning_rate", self.learning_rate > 0, "> 0"), ("weight_decay", self.weight_decay >= 0, ">= 0"),
+                  ("learning_rate", self.learning_rate > 0, "> 0"),
+                  ("head_learning_rate", self.head_learning_rate is None or self.head_learning_rate > 0, "> 0"),
+                  ("weight_decay", self.weight_decay >= 0, ">= 0"),
                   ("micro_batch", self.micro_batch >= 1, ">= 1"),
                   ("optimizer", self.optimizer in {"adamw", "sgd"}, "adamw or sgd"),
                   ("schedule", self.schedule in {"linear", "constant"}, "linear or constant"))  # fmt: skip
@@ -43,19 +47,23 @@ class TrainSettings:
         """The learning rate of ``step``: constant, or falling linearly from the first step to zero after the last."""
         return self.learning_rate * (1 - step / self.steps if self.schedule == "linear" else 1.0)
 
-    def make_optimizer(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        """AdamW (Loshchilov and Hutter 2019) or plain SGD over ``parameters``."""
+    def make_optimizer(self, parameters: Mapping[str, torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """AdamW (Loshchilov and Hutter 2019) or plain SGD over the named ``parameters``."""
+        head = [p for name, p in parameters.items() if name.startswith("head.")]
+        body = [p for name, p in parameters.items() if not name.startswith("head.")]
+        faster = (self.head_learning_rate or self.learning_rate) / self.learning_rate
+        groups = [{"params": part, "scale": scale} for part, scale in ((body, 1.0), (head, faster)) if part]
         if self.optimizer == "sgd":
-            return torch.optim.SGD(parameters, lr=self.learning_rate)
-        return torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+            return torch.optim.SGD(groups, lr=self.learning_rate)
+        return torch.optim.AdamW(groups, lr=self.learning_rate, weight_decay=self.weight_decay)
 
     def update(self, optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
         """One step of ``optimizer``, which :meth:`make_optimizer` made; weight decay is decoupled for both kinds."""
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * group["scale"]
         if self.optimizer == "sgd" and self.weight_decay:
             with torch.no_grad():
                 for group in optimizer.param_groups:
                     for p in group["params"]:
-                        p.mul_(1 - learning_rate * self.weight_decay)
+                        p.mul_(1 - group["lr"] * self.weight_decay)
         optimizer.step()

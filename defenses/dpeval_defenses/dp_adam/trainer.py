@@ -72,7 +72,7 @@ class PrivateTrainer:
         self.log: list[StepLog] = []
         self._loss = per_example_loss
         self.trained = trainable(model)
-        self.optimizer = settings.make_optimizer(self.trained.values())
+        self.optimizer = settings.make_optimizer(self.trained)
         self._silent, self._non_empty = set(self.trained), 0
         world.agree(p.data for p in self.trained.values())
         self._clipper = engine(model, settings.max_norm)

@@ -55,8 +55,7 @@ class DPForward(Defense):
     texts, and the claim covers only the texts sent to the finished model.
     """
     layers_before: int | None = None
-    """With ``trained``: how many layers before the noise learn, counted back from it; by default all, and the embedding.
-    """
+    """With ``trained``: how many layers before the noise learn, counted back from it; by default everything."""
     epochs: int = 3
     batch_size: int = 32
     learning_rate: float = 1e-4

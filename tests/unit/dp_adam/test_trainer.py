@@ -75,6 +75,25 @@ def test_sgd_weight_decay_is_decoupled_from_the_gradient(problem) -> None:
     torch.testing.assert_close(weights(trainer), wanted, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_a_head_may_learn_at_a_rate_of_its_own(problem, optimizer: str) -> None:
+    """Parameters named head.… move by ten times as much in the first step; the others as before."""
+    moves = []
+    for rate in (None, 1.0):
+        p = problem()
+        p.model = torch.nn.ModuleDict({"body": torch.nn.Linear(3, 3).double(), "head": torch.nn.Linear(3, 1).double()})
+        start = torch.Generator().manual_seed(2)
+        for q in p.model.parameters():
+            q.data.normal_(0.0, 0.3, generator=start)
+        p.loss = lambda at, m=p.model, f=p.features: m["head"](m["body"](f[torch.from_numpy(at)]))[:, 0].square()
+        trainer = p.trainer(optimizer=optimizer, head_learning_rate=rate)
+        before = weights(trainer)
+        trainer.step()
+        moves.append(weights(trainer) - before)
+    torch.testing.assert_close(moves[1][:12], moves[0][:12])
+    torch.testing.assert_close(moves[1][12:], 10 * moves[0][12:])
+
+
 def test_empty_draws_are_counted_and_noised(problem) -> None:
     """20 rows at rate 0.05, noise 1: about 36 % of the draws are empty; 200 steps are counted and each moves."""
     p = problem(n=20)

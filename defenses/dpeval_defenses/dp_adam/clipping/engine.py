@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
 from .checks import checked_losses, refuse_unfit

@@ -1,4 +1,4 @@
-"""Where the examples stand in each tensor that meets a parameter, found by running two and three rows through the model.
+"""Where the examples stand in each tensor that meets a parameter, found by running two and three rows of the input.
 
 A size that follows the number of rows is the batch dimension; a tensor without such a size belongs to no example
 (relative positions, a shared buffer), even where one of its sizes happens to equal the batch. The two runs are made
@@ -182,6 +182,6 @@ def _first_row(leaf: Any, rows: int, count: int) -> Any:
 def unclear(where: str, tensor: Tensor, batch: int) -> CannotClip:
     """The error for a tensor in which the examples cannot be told apart."""
     return CannotClip(
-        f"{where}: a parameter met a tensor of shape {tuple(tensor.shape)} in which the {batch} examples cannot be told "
-        "apart; the first dimension must be the batch, or the batch and other whole dimensions flattened"
+        f"{where}: a parameter met a tensor of shape {tuple(tensor.shape)} in which the {batch} examples cannot be "
+        "told apart; the first dimension must be the batch, or the batch and other whole dimensions flattened"
     )

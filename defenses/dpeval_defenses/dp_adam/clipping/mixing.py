@@ -20,12 +20,13 @@ from .shared import Shared, share, unhidden
 if TYPE_CHECKING:
     from .tape import Tape
 
-ELEMENTWISE = frozenset(
-    ["add", "sub", "rsub", "mul", "div", "true_divide", "where", "masked_fill", "maximum", "minimum", "addcmul", "addcdiv", "lerp", "pow", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__rdiv__", "__pow__", "add_", "sub_", "mul_", "div_", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__idiv__", "subtract", "multiply", "divide"]
-)
-BATCHED = frozenset("matmul __matmul__ __rmatmul__ scaled_dot_product_attention".split())  # noqa: SIM905
+_ELEMENTWISE = """add sub rsub mul div true_divide where masked_fill maximum minimum addcmul addcdiv lerp pow
+subtract multiply divide __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __rdiv__ __pow__
+add_ sub_ mul_ div_ __iadd__ __isub__ __imul__ __itruediv__ __idiv__"""
+ELEMENTWISE = frozenset(_ELEMENTWISE.split())
+BATCHED = frozenset(("matmul", "__matmul__", "__rmatmul__", "scaled_dot_product_attention"))
 """Operations that broadcast their leading dimensions."""
-GROWING = frozenset("expand expand_as broadcast_to repeat tile".split())  # noqa: SIM905
+GROWING = frozenset(("expand", "expand_as", "broadcast_to", "repeat", "tile"))
 TENSOR = object()
 """Stands for a tensor among the results of an operation."""
 

@@ -1,4 +1,4 @@
-"""What one use of one parameter leaves behind for clipping: enough to know every example's gradient without building it.
+"""What one use of a parameter leaves behind for clipping: enough to know each example's gradient without building it.
 
 A record answers three questions about the per-example gradients G_1 … G_B that one use of a parameter causes: their
 squared norms, one of them added to a buffer, and their weighted sum.

@@ -34,11 +34,15 @@ from .shared import Shared, share
 Grads = dict[nn.Parameter, Tensor | None]
 """What stands in for ``.grad`` of each trained parameter during a backward pass."""
 
-PASSED = frozenset(
-    ["size", "dim", "ndimension", "numel", "nelement", "stride", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "element_size", "__len__", "__repr__", "__format__", "__hash__", "__bool__", "__deepcopy__", "__reduce_ex__", "detach", "data_ptr", "storage_offset", "untyped_storage", "storage", "get_device", "requires_grad_", "register_hook", "register_post_accumulate_grad_hook", "new_zeros", "new_empty", "new_ones", "new_full", "new_tensor", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "argmax", "argmin", "isnan", "isinf", "isfinite", "eq", "ne", "lt", "gt", "le", "ge", "__eq__", "__ne__", "__lt__", "__gt__", "__le__", "__ge__", "item", "tolist", "numpy", "__array__", "result_type", "can_cast", "is_same_size", "allclose", "equal", "has_names", "is_shared", "is_pinned"]
-)
+_PASSED = """size dim ndimension numel nelement stride is_contiguous is_floating_point is_complex is_signed
+element_size __len__ __repr__ __format__ __hash__ __bool__ __deepcopy__ __reduce_ex__ detach data_ptr storage_offset
+untyped_storage storage get_device requires_grad_ register_hook register_post_accumulate_grad_hook new_zeros new_empty
+new_ones new_full new_tensor zeros_like ones_like empty_like full_like rand_like randn_like argmax argmin isnan isinf
+isfinite eq ne lt gt le ge __eq__ __ne__ __lt__ __gt__ __le__ __ge__ item tolist numpy __array__ result_type can_cast
+is_same_size allclose equal has_names is_shared is_pinned"""
+PASSED = frozenset(_PASSED.split())
 """Operations whose result carries no gradient of the parameter."""
-LIKE = frozenset("to type_as view_as reshape_as".split())  # noqa: SIM905
+LIKE = frozenset(("to", "type_as", "view_as", "reshape_as"))
 """Operations that only look at their second tensor's type or shape."""
 
 

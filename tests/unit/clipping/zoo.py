@@ -37,7 +37,7 @@ BUILDERS = {
     "mpnet-cls": lambda a: hf.MPNetForSequenceClassification(hf.MPNetConfig(**SMALL)),
     "mpnet-mlm": lambda a: hf.MPNetForMaskedLM(hf.MPNetConfig(**SMALL)),
     "deberta-v2-cls": lambda a: hf.DebertaV2ForSequenceClassification(hf.DebertaV2Config(**DEBERTA)),
-    "deberta-v2-unshared": lambda a: hf.DebertaV2ForSequenceClassification(
+    "deberta-v2-unshared-cls": lambda a: hf.DebertaV2ForSequenceClassification(
         hf.DebertaV2Config(**{**DEBERTA, "share_att_key": False})),
     "deberta-v2-mlm": lambda a: hf.DebertaV2ForMaskedLM(hf.DebertaV2Config(**DEBERTA)),
     "gpt2-lm": lambda a: hf.GPT2LMHeadModel(hf.GPT2Config(**GPT, attn_implementation=a)),
@@ -84,7 +84,7 @@ def targets(name: str, inputs: dict[str, Tensor], seed: int = 2) -> Tensor:
     """Class labels, or tokens of which half and all padding are ignored."""
     generator = torch.Generator().manual_seed(seed)
     rows = len(inputs["input_ids"])
-    if name.endswith("cls") or name == "deberta-v2-unshared":
+    if name.endswith("cls"):
         return torch.randint(0, 2, (rows,), generator=generator)
     like = inputs.get("decoder_input_ids", inputs["input_ids"])
     labels = torch.randint(0, V, like.shape, generator=generator)
