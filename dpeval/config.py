@@ -32,7 +32,7 @@ from dpeval.errors import ConfigError, near_miss
 from dpeval.models.config import ModelConfig
 from dpeval.plugin import Attack, Defense
 from dpeval.registry import Kind, Registry
-from dpeval.schema import Place, build, sweep, swept_keys
+from dpeval.schema import Place, build, sweep
 
 TOP = {"name", "seeds", "plugins", "data", "split", "model", "defense", "attack", "release", "report", "compute"}
 
@@ -224,30 +224,22 @@ def _variants(kind: Kind, table: dict[str, Any], registry: Registry, place: Plac
         cls = registry.get(kind, use)
     except ConfigError as error:
         raise place.at("use").error(str(error)) from error
-    swept = swept_keys(cls, table)
-    return [Named(use, _label(label or use, plugin, swept), plugin) for plugin in sweep(cls, table, place)]
+    return [Named(use, label or use, plugin) for plugin in sweep(cls, table, place)]
 
 
-def field_names(plugin: Defense | Attack) -> list[str]:
-    """The names of a plug-in's settings."""
-    return [f.name for f in dataclasses.fields(plugin)]  # type: ignore[arg-type]  # the registry checked that it is one
-
-
-def _label(name: str, plugin: object, swept: list[str]) -> str:
-    shown = [f"{key}={_short(getattr(plugin, key))}" for key in swept]
-    return " ".join([name, *shown])
+def _distinct(found: list[Named]) -> list[Named]:
+    """Plug-ins of one name get the settings added in which any two of them differ, in the order of their fields."""
+    result = []
+    for one in found:
+        family = [other.plugin for other in found if (other.use, other.label) == (one.use, one.label)]
+        shown = [
+            f"{field.name}={_short(getattr(one.plugin, field.name))}"
+            for field in dataclasses.fields(one.plugin)  # type: ignore[arg-type]  # the registry checked that it is one
+            if len({repr(getattr(plugin, field.name)) for plugin in family}) > 1
+        ]
+        result.append(Named(one.use, " ".join([one.label, *shown]), one.plugin))
+    return result
 
 
 def _short(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _distinct(found: list[Named]) -> list[Named]:
-    """Two tables of one plug-in that would share a label get their differing fields added."""
-    result = []
-    for one in found:
-        twins = [other for other in found if other.label == one.label and other is not one]
-        names = field_names(one.plugin)
-        differing = [n for n in names if any(getattr(one.plugin, n) != getattr(t.plugin, n, None) for t in twins)]
-        result.append(Named(one.use, _label(one.label, one.plugin, differing), one.plugin) if twins else one)
-    return result

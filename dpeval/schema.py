@@ -92,16 +92,6 @@ def sweep(cls: type[T], table: Mapping[str, Any], place: Place) -> list[T]:
     return [build(cls, dict(choice), place) for choice in itertools.product(*axes)]
 
 
-def swept_keys(cls: type, table: Mapping[str, Any]) -> list[str]:
-    """The keys of ``table`` that sweep over more than one value."""
-    hints = _fields(cls)
-    return [
-        k
-        for k, v in table.items()
-        if isinstance(v, list) and k in hints and not _takes_list(hints[k], v) and len(v) > 1
-    ]
-
-
 def _fields(cls: type) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
     return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init}

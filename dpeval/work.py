@@ -25,7 +25,7 @@ from dpeval.arrays import save_arrays, save_result
 from dpeval.context import Report, RunContext, silent
 from dpeval.cost import measured
 from dpeval.errors import StoreError
-from dpeval.identity import key_of
+from dpeval.identity import key_of, plugin_identity
 from dpeval.jobs import Bench, Job, JobReport, Trial, as_attack, as_defense
 from dpeval.local_audit import audit_identity, audit_local_claim, auditable_tap
 from dpeval.models.checkpoint import Checkpoint, load_checkpoint
@@ -162,7 +162,7 @@ class _Worker:
 
     def _attack(self, trial: Trial, memo: Memo) -> AttackResult:
         attack = as_attack(trial.attack)
-        ctx = self._context("attack", trial.attack.label, trial.tap or "", trial.role)
+        ctx = self._context("attack", key_of(plugin_identity(attack)), trial.tap or "", trial.role)
         knowledge = Knowledge(
             checkpoint=self.checkpoint,
             defense=as_defense(self.job.defense),

@@ -56,7 +56,7 @@ class World:
     auxiliary: Records
     targets: Records
     values: int
-    ctx: RunContext = RunContext(seed=7)
+    ctx: RunContext
 
     @property
     def knowledge(self) -> Knowledge:
@@ -68,15 +68,12 @@ class World:
     def view(
         self, tap: str, sigma: float | None = None, *, normalised: bool = True, spoil=lambda e: e, stir=0.0
     ) -> View:
-        """A view at ``tap``: clear rows, or the padded release with noise; ``stir`` moves all weights as training does."""
+        """Clear rows at ``tap``, or the padded release with noise; ``stir`` moves all weights as training does."""
         classifier = self.checkpoint.build(2, 0)
         with torch.no_grad():
             for i, weight in enumerate(classifier.parameters()):
-                weight += (
-                    stir
-                    * torch.randn(weight.shape, generator=torch.Generator().manual_seed(i))
-                    * weight.std(correction=0)
-                )
+                noise = torch.randn(weight.shape, generator=torch.Generator().manual_seed(i))
+                weight.add_(stir * weight.std(correction=0) * noise)
         closed = {} if sigma is None else {"tap": tap, "transform": Scaled(sigma, normalised)}
         release = TextRelease.of(classifier, self.checkpoint, claim=NoClaim(), **closed)
         return View(release, tap, self.targets, spoil)
@@ -105,4 +102,5 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         auxiliary=records.take(range(60)),
         targets=records.take(range(60, 80)),
         values=len(data.attribute_values),
+        ctx=RunContext(seed=7),
     )

@@ -64,5 +64,5 @@ def test_broken_rows_teach_nothing():
 
 
 def test_a_pooled_release_is_refused_with_the_reason():
-    with pytest.raises(ValueError, match="record 'r0' has 3 tokens but 1 released rows: .* needs a row per token"):
+    with pytest.raises(ValueError, match=r"record 'r0' has 3 tokens but 1 released rows: .* needs a row per token"):
         study(rows_of(1, 1), [[CLS, 7, SEP], [CLS, 8, SEP]])

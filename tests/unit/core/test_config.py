@@ -42,6 +42,12 @@ def test_sweeps_become_labelled_variants(tmp_path: Path) -> None:
     assert [a.label for a in found.attacks] == ["mia-threshold signal=loss", "mia-threshold signal=entropy"]
 
 
+def test_every_setting_that_varies_is_in_the_label(tmp_path: Path) -> None:
+    more = 'epochs = [1, 2]\nadapt = "head"\n[[defense]]\nuse = "none"\nepochs = 1'
+    labels = [d.label for d in read_matrix(matrix(tmp_path, defense=more)).defenses]
+    assert labels == ["none adapt=head epochs=1", "none adapt=head epochs=2", "none adapt=full epochs=1"]
+
+
 def test_two_tables_of_one_plugin_are_told_apart_by_what_differs(tmp_path: Path) -> None:
     found = read_matrix(matrix(tmp_path, defense='epochs = 1\n[[defense]]\nuse = "none"\nepochs = 3'))
     assert [d.label for d in found.defenses] == ["none epochs=1", "none epochs=3"]
