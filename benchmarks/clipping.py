@@ -113,7 +113,7 @@ def work(shape: str, method: str, threads: int, *, noise: bool) -> None:
         print(json.dumps(measured), flush=True)
 
 
-def training_step(model, batch, losses, method: str, *, noise: bool) -> Callable[[], None]:  # noqa: ANN001
+def training_step(model, batch, losses, method: str, *, noise: bool) -> Callable[[], None]:
     """One optimizer step of ``method``."""
     import torch
 
@@ -147,18 +147,18 @@ def training_step(model, batch, losses, method: str, *, noise: bool) -> Callable
     return private
 
 
-def build(shape: str):  # noqa: ANN201
+def build(shape: str):
     """(model, batch, per-example losses of the model's output) of a named shape."""
     import torch
     import transformers as hf
-    from torch.nn import functional as F
+    from torch.nn import functional
 
-    def cls_losses(out):  # noqa: ANN001, ANN202
-        return F.cross_entropy(out.logits, labels, reduction="none")
+    def cls_losses(out):
+        return functional.cross_entropy(out.logits, labels, reduction="none")
 
-    def lm_losses(out):  # noqa: ANN001, ANN202
+    def lm_losses(out):
         logits = out.logits
-        each = F.cross_entropy(logits.flatten(0, 1), shifted.flatten(), reduction="none", ignore_index=-100)
+        each = functional.cross_entropy(logits.flatten(0, 1), shifted.flatten(), reduction="none", ignore_index=-100)
         return each.view(shifted.shape).sum(1) / (shifted.shape[1] - 1)
 
     if shape in ("bert16", "bert64", "bert-tiny"):
@@ -168,17 +168,28 @@ def build(shape: str):  # noqa: ANN201
         model, steps = hf.BertForSequenceClassification(config), 128
     elif shape == "minilm32":
         rows, steps = 32, 64
-        model = hf.BertForSequenceClassification(hf.BertConfig(
-            vocab_size=30522, hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536))
+        model = hf.BertForSequenceClassification(
+            hf.BertConfig(
+                vocab_size=30522, hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536
+            )
+        )
     elif shape.startswith("gpt2"):
         rows, steps = 16, 100
-        model = hf.GPT2LMHeadModel(hf.GPT2Config(
-            vocab_size=50257, n_embd=512, n_layer=4, n_head=8, tie_word_embeddings="untied" not in shape))
+        model = hf.GPT2LMHeadModel(
+            hf.GPT2Config(vocab_size=50257, n_embd=512, n_layer=4, n_head=8, tie_word_embeddings="untied" not in shape)
+        )
     else:
         rows, steps = 8, 256
-        model = hf.LlamaForCausalLM(hf.LlamaConfig(
-            vocab_size=32000, hidden_size=512, intermediate_size=1376, num_hidden_layers=4, num_attention_heads=8,
-            num_key_value_heads=8))
+        model = hf.LlamaForCausalLM(
+            hf.LlamaConfig(
+                vocab_size=32000,
+                hidden_size=512,
+                intermediate_size=1376,
+                num_hidden_layers=4,
+                num_attention_heads=8,
+                num_key_value_heads=8,
+            )
+        )
     ids = torch.randint(5, model.config.vocab_size, (rows, steps))
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     labels = torch.randint(0, 2, (rows,))
@@ -188,7 +199,7 @@ def build(shape: str):  # noqa: ANN201
     return model, batch, lm_losses if hasattr(model, "lm_head") else cls_losses
 
 
-def counted_floor(model, batch) -> float:  # noqa: ANN001
+def counted_floor(model, batch) -> float:
     """1 + (operations of the norms) / (operations of plain training), over the linear layers."""
     from torch import nn
     from transformers.pytorch_utils import Conv1D

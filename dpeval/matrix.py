@@ -15,7 +15,7 @@ from dpeval.materials import Materials
 from dpeval.models.checkpoint import Checkpoint
 from dpeval.types import Access, Dataset, Failed, Records, Split, Unfit
 
-CONTROL_MEMBERS = 200
+CONTROL_MEMBERS = 160
 OVERFIT = Named("control", "positive control", OverfitControl())
 UNTRAINED = Named("control", "negative control", UntrainedControl())
 

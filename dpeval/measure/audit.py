@@ -31,6 +31,10 @@ _SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 """Shares of the records that may be guessed "member" (from the top) and "non-member" (from the bottom)."""
 
 
+_AUDITED = (1.0, 0.5, 0.25, 0.125, 0.0625)
+"""Shares of the records whose coins are audited."""
+
+
 class DesignError(ValueError):
     """The records were not included by independent coins, which the one-run bound needs."""
 
@@ -83,26 +87,53 @@ def audit_one_run(
             "the one-run bound needs each record included by its own fair coin; this split was made another way. "
             "Split with independent coins, or use the two-rate bound over repeated trainings"
         )
-    halves = _split(runs, salt)
-    m = sum(len(coins.is_member) for coins in halves.counting)
-    if m == 0 or not any(len(coins.is_member) for coins in halves.planning):
+    share, plan = _planned(runs, delta, alpha, salt)
+    coins = _split(runs, salt, share).counting
+    m = sum(len(each.is_member) for each in coins)
+    if m == 0 or plan is None:
         return Undefined("no record outside near-duplicate groups is left to audit")
-    plan = _best_plan(halves.planning, alpha)
-    counts = [coins.guess(plan) for coins in halves.counting]
+    counts = [each.guess(plan) for each in coins]
     right, guesses = sum(c.right for c in counts), sum(c.guesses for c in counts)
     found = one_run_bound(m=m, r=guesses, v=right, delta=delta, alpha=alpha)
-    return replace(found, details=(("share_called_member", plan.top), ("share_called_nonmember", plan.bottom)))
+    said = (("share_called_member", plan.top), ("share_called_nonmember", plan.bottom), ("share_audited", share))
+    return replace(found, details=said)
 
 
-def _split(runs: Sequence[MembershipRun], salt: int) -> _Halves:
+def _planned(runs: Sequence[MembershipRun], delta: float, alpha: float, salt: int) -> tuple[float, _Plan | None]:
+    """How many records to audit and how to guess them, by what it would have given on the calibration half.
+
+    δ costs 2 m δ, so where δ is large fewer audited coins show more; those left out count as fixed data.
+    """
+    best: tuple[tuple[float, float], float, _Plan | None] = ((-1.0, -1.0), 1.0, None)
+    for share in _AUDITED:
+        coins = _split(runs, salt, share).planning
+        m = sum(len(each.is_member) for each in coins)
+        if m == 0:
+            continue
+        plan = _best_plan(coins, alpha)
+        counts = [each.guess(plan) for each in coins]
+        right, guesses = sum(c.right for c in counts), sum(c.guesses for c in counts)
+        bound = one_run_bound(m=m, r=guesses, v=right, delta=delta, alpha=alpha)
+        if (bound.epsilon, bound.ceiling) > best[0]:
+            best = ((bound.epsilon, bound.ceiling), share, plan)
+    return best[1], best[2]
+
+
+def _split(runs: Sequence[MembershipRun], salt: int, share: float) -> _Halves:
     planning, counting = [], []
     for run in runs:
         sizes = Counter(run.units)
-        alone = np.array([sizes[unit] == 1 for unit in run.units])
+        audited = np.array([sizes[unit] == 1 and _place(salt, unit) < share for unit in run.units])
         first = calibration_half(run.units, salt)
-        planning.append(_ordered(run, alone & first, salt))
-        counting.append(_ordered(run, alone & ~first, salt))
+        planning.append(_ordered(run, audited & first, salt))
+        counting.append(_ordered(run, audited & ~first, salt))
     return _Halves(tuple(planning), tuple(counting))
+
+
+def _place(salt: int, unit: str) -> float:
+    """A number in [0, 1) that depends on the unit alone, so that which records are audited says nothing of coins."""
+    digest = hashlib.sha256(f"{salt}\x1faudited\x1f{unit}".encode()).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
 
 
 def _ordered(run: MembershipRun, keep: NDArray[np.bool_], salt: int) -> _Coins:

@@ -18,7 +18,7 @@ import torch
 from dpeval.errors import ModelError
 from dpeval.models.checkpoint import Checkpoint
 from dpeval_defenses.dp_adam.adapt import Adapt, adapt_classifier
-from dpeval_defenses.dp_adam.clipping import CannotClip, ClippedGradients
+from dpeval_defenses.dp_adam.clipping import ClippedGradients, ClippingError
 
 
 def why_unfit(checkpoint: Checkpoint, how: Adapt, *, prefix_length: int) -> str | None:
@@ -34,6 +34,6 @@ def why_unfit(checkpoint: Checkpoint, how: Adapt, *, prefix_length: int) -> str 
     try:
         adapt_classifier(classifier, how, rank=1, prefix_length=prefix_length, generator=torch.Generator())
         ClippedGradients(classifier, max_norm=1.0).detach()
-    except (ModelError, CannotClip) as error:
+    except (ModelError, ClippingError) as error:
         return str(error)
     return None

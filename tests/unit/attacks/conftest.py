@@ -14,9 +14,11 @@ from dpeval.context import RunContext
 from dpeval.models.release import TextRelease
 from dpeval.models.transform import Transform, normal_like
 from dpeval.plugin import Knowledge, Release
-from dpeval.tiny import tiny_checkpoint, tiny_dataset
+from dpeval.tiny import tiny_checkpoint
 from dpeval.types import Embeddings, NoClaim, Records
 from dpeval_defenses.none import Undefended
+
+VALUES = 4
 
 
 @dataclass(frozen=True)
@@ -92,15 +94,28 @@ class World:
         return float(np.mean([true == guess for true, guess in pairs]))
 
 
+def reviews(words: Sequence[str], n: int, prefix: str, seed: int) -> Records:
+    """Texts of 8 to 14 words, mostly from the dozen that belong to the text's attribute value."""
+    rng = np.random.default_rng(seed)
+    values = tuple(int(v) for v in rng.integers(0, VALUES, n))
+    own = [words[12 * v : 12 * v + 12] for v in values]
+    texts = [[*rng.choice(mine, rng.integers(6, 9)), *rng.choice(words[48:], rng.integers(2, 6))] for mine in own]
+    ordered = tuple(" ".join(rng.permutation(text)) for text in texts)
+    return Records(tuple(f"{prefix}{i}" for i in range(n)), ordered, (0,) * n, attributes=values)
+
+
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Sixty auxiliary reviews and twenty targets whose ids and texts are apart."""
-    data = tiny_dataset(rows=80)
-    records = data.records
+    """A hundred auxiliary texts and thirty targets; the attribute shows in the words."""
+    checkpoint = tiny_checkpoint(tmp_path_factory.mktemp("tiny"))
+    vocabulary = checkpoint.tokenizer.get_vocab()
+    words = [word for word in sorted(vocabulary) if word.isalpha() and vocabulary[word] not in checkpoint.special_ids][
+        :96
+    ]
     return World(
-        checkpoint=tiny_checkpoint(tmp_path_factory.mktemp("tiny")),
-        auxiliary=records.take(range(60)),
-        targets=records.take(range(60, 80)),
-        values=len(data.attribute_values),
+        checkpoint=checkpoint,
+        auxiliary=reviews(words, 100, "a", seed=0),
+        targets=reviews(words, 30, "t", seed=1),
+        values=VALUES,
         ctx=RunContext(seed=7),
     )

@@ -20,7 +20,7 @@ def each_loss(model: nn.Module, losses: Tensor, bound: float) -> tuple[Tensor, S
     return _clipped(model, iter(losses), bound)
 
 
-def _clipped(model: nn.Module, losses, bound: float) -> tuple[Tensor, Sums]:  # noqa: ANN001
+def _clipped(model: nn.Module, losses, bound: float) -> tuple[Tensor, Sums]:
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     total = {name: torch.zeros_like(p) for name, p in named.items()}
     norms = []

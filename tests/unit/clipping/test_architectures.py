@@ -23,7 +23,7 @@ BOUND = 0.5
 def measured(zoo: SimpleNamespace, oracle: SimpleNamespace) -> Callable[..., tuple[float, float]]:
     """Relative errors of norms and sum for a named model: padded batch, −100 targets, each example run alone."""
 
-    def measure(  # noqa: PLR0913
+    def measure(
         name: str,
         *,
         rows: int = 4,
@@ -57,7 +57,9 @@ def test_every_architecture_of_the_zoo_is_listed(zoo: SimpleNamespace) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_norms_and_sum_are_exact_in_float64(name: str, attention: str, measured: Callable[..., tuple[float, float]]) -> None:
+def test_norms_and_sum_are_exact_in_float64(
+    name: str, attention: str, measured: Callable[..., tuple[float, float]]
+) -> None:
     """Relative error below 1e-10, with padding and ignored targets."""
     assert max(measured(name, attention=attention)) < 1e-10
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 D, V, K = 6, 11, 2
 Errors = Callable[..., tuple[float, float]]
@@ -112,7 +112,7 @@ class BareTable(Base):
 
 class TiedHead(Base):
     def forward(self, ids: Tensor) -> Tensor:
-        return F.linear(torch.tanh(self.table(ids)), self.table.weight).mean(1)
+        return functional.linear(torch.tanh(self.table(ids)), self.table.weight).mean(1)
 
 
 class TiedByTranspose(Base):
@@ -249,7 +249,7 @@ def test_exact(made: type[Base], rows: int, mode: str, errors: Errors) -> None:
     """Norms and clipped sum to 1e-10, also where the batch (5) equals the sequence length."""
     torch.manual_seed(0)
     model, ids, labels = made().double(), torch.randint(0, V, (rows, 5)), torch.randint(0, K, (rows,))
-    assert max(errors(model, lambda: F.cross_entropy(model(ids), labels, reduction="none"), mode)) < 1e-10
+    assert max(errors(model, lambda: functional.cross_entropy(model(ids), labels, reduction="none"), mode)) < 1e-10
 
 
 @pytest.mark.parametrize("padding", [0, -1])
@@ -259,7 +259,7 @@ def test_the_padding_row_of_a_table_gets_no_gradient(padding: int, errors: Error
     model = TiedHead(padding).double()
     ids = torch.tensor([[0, 3, 0, V - 1], [V - 1, V - 1, 2, 0]])
     labels = torch.tensor([0, V - 1])
-    assert max(errors(model, lambda: F.cross_entropy(model(ids), labels, reduction="none"))) < 1e-10
+    assert max(errors(model, lambda: functional.cross_entropy(model(ids), labels, reduction="none"))) < 1e-10
 
 
 def test_features_flattened_with_whole_dimensions(errors: Errors) -> None:
@@ -276,7 +276,7 @@ def test_features_flattened_with_whole_dimensions(errors: Errors) -> None:
             return self.inner(ids.view(-1, ids.shape[-1]))[:, 0].view(len(ids), -1)
 
     choice = Choice()
-    assert max(errors(choice, lambda: F.cross_entropy(choice(ids), labels, reduction="none"))) < 1e-10
+    assert max(errors(choice, lambda: functional.cross_entropy(choice(ids), labels, reduction="none"))) < 1e-10
 
 
 def test_a_module_called_twice_by_the_loss(errors: Errors) -> None:

@@ -11,9 +11,9 @@ import peft
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
-from dpeval_defenses.dp_adam.clipping import CannotClip, ClippedGradients
+from dpeval_defenses.dp_adam.clipping import ClippedGradients, ClippingError
 
 Errors = Callable[..., tuple[float, float]]
 Task = tuple[nn.Module, Callable[[], Tensor]]
@@ -76,7 +76,7 @@ def test_reentrant_checkpointing_of_shared_positions_is_refused(task: Callable[.
     model.gradient_checkpointing_enable({"use_reentrant": True})  # type: ignore[operator]
     model.config.use_cache = False  # type: ignore[union-attr]
     clip = ClippedGradients(model, 0.5)
-    with pytest.raises(CannotClip, match="use_reentrant=False"):
+    with pytest.raises(ClippingError, match="use_reentrant=False"):
         clip.backward(losses())
 
 
@@ -119,7 +119,10 @@ def test_half_precision_weights(zoo: SimpleNamespace) -> None:
 
 ADAPTERS = {
     "lora-bert": ("bert-cls", peft.LoraConfig(task_type="SEQ_CLS", r=3, target_modules=["query", "value"])),
-    "lora-gpt2": ("gpt2-lm", peft.LoraConfig(task_type="CAUSAL_LM", r=3, target_modules=["c_attn"], fan_in_fan_out=True)),
+    "lora-gpt2": (
+        "gpt2-lm",
+        peft.LoraConfig(task_type="CAUSAL_LM", r=3, target_modules=["c_attn"], fan_in_fan_out=True),
+    ),
     "lora-table": ("llama-lm", peft.LoraConfig(task_type="CAUSAL_LM", r=3, target_modules=["q_proj", "embed_tokens"])),
     "dora": ("llama-lm", peft.LoraConfig(task_type="CAUSAL_LM", r=3, target_modules=["q_proj"], use_dora=True)),
     "prefix": ("gpt2-lm", peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)),
@@ -246,7 +249,7 @@ def test_a_part_called_on_its_own(zoo: SimpleNamespace, errors: Errors) -> None:
 
     def losses() -> Tensor:
         hidden = model.bert(**inputs).last_hidden_state[:, 0]
-        return F.cross_entropy(model.classifier(hidden), torch.tensor([0, 1, 0, 1, 1]), reduction="none")
+        return functional.cross_entropy(model.classifier(hidden), torch.tensor([0, 1, 0, 1, 1]), reduction="none")
 
     assert max(errors(model, losses)) < 1e-10
 

@@ -4,8 +4,8 @@
 'ClippedGradients'
 """
 
-from .checks import CannotClip
+from .checks import ClippingError
 from .engine import ClippedGradients, ModeName
-from .verify import NotPrivate, Verification
+from .verify import Verification, VerificationError
 
-__all__ = ["CannotClip", "ClippedGradients", "ModeName", "NotPrivate", "Verification"]
+__all__ = ["ClippedGradients", "ClippingError", "ModeName", "Verification", "VerificationError"]

@@ -3,7 +3,7 @@
 >>> refuse_unfit(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)))
 Traceback (most recent call last):
     ...
-dpeval_defenses.dp_adam.clipping.checks.CannotClip: module '1' (BatchNorm1d): ...
+dpeval_defenses.dp_adam.clipping.checks.ClippingError: module '1' (BatchNorm1d): ...
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import torch
 from torch import Tensor, nn
 
 
-class CannotClip(ValueError):
+class ClippingError(ValueError):
     """Exact per-example clipping is not possible here; the message names the module or operation and the reason."""
 
 
 def refuse_unfit(model: nn.Module) -> None:
-    """Raises :class:`CannotClip` for everything in ``model`` that is known not to be exact."""
+    """Raises :class:`ClippingError` for everything in ``model`` that is known not to be exact."""
     found = [f"module {path or '(the model itself)'!r} ({type(module).__name__}): {reason}"
              for path, module in model.named_modules() for reason in _reasons(module)]  # fmt: skip
     found += [f"parameter {name!r}: {reason}" for name, p in model.named_parameters() for reason in _odd(p)]
     if not any(p.requires_grad for p in model.parameters()):
         found.append("the model has no trainable parameter (requires_grad is False everywhere): nothing to clip")
     if found:
-        raise CannotClip("; ".join(found))
+        raise ClippingError("; ".join(found))
 
 
 def _reasons(module: nn.Module) -> Iterator[str]:
@@ -68,9 +68,9 @@ def _odd(parameter: nn.Parameter) -> Iterator[str]:
 
 
 def refuse_stray(names: list[str]) -> None:
-    """Raises :class:`CannotClip` if gradients of the parameters ``names`` went round the recording."""
+    """Raises :class:`ClippingError` if gradients of the parameters ``names`` went round the recording."""
     if names:
-        raise CannotClip(
+        raise ClippingError(
             f"the gradient of {', '.join(map(repr, names))} went round the recording: the parameter was used outside "
             "of the model's forward pass, or by a custom autograd function; its per-example gradients are unknown"
         )
@@ -81,14 +81,14 @@ def checked_losses(losses: Tensor) -> Tensor:
     if not isinstance(losses, Tensor) or not losses.is_floating_point():
         raise TypeError(f"backward: expected a floating-point tensor of per-example losses, got {_described(losses)}")
     if losses.ndim == 0:
-        raise CannotClip(
+        raise ClippingError(
             "backward: expected per-example losses of shape (B,), got a scalar. A mean over all tokens or examples of "
             "a batch, as transformers models return it, mixes examples: each one's weight depends on the others, and "
             "no per-example norm bounds its influence. Compute one loss per example (reduction='none', then average "
             "over each example's own tokens)"
         )
     if losses.ndim != 1:
-        raise CannotClip(f"backward: expected per-example losses of shape (B,), got {tuple(losses.shape)}")
+        raise ClippingError(f"backward: expected per-example losses of shape (B,), got {tuple(losses.shape)}")
     return losses
 
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
-from .checks import CannotClip
+from .checks import ClippingError
 from .records import Dense, Outer, Record, Rows
 
 
@@ -63,15 +63,18 @@ class Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, anchor: Tensor, site: Site) -> Tensor:  # noqa: ARG004
+        """y, keeping x where the weight is trained."""
         x = autocast_to(x)
         ctx.site = site
         ctx.save_for_backward(x if site.weight is not None else None, weight)
-        out = F.linear(x, weight.T if site.transposed else weight, bias)
+        out = functional.linear(x, weight.T if site.transposed else weight, bias)
         ctx.lead = out.shape[0]
-        return torch.ops.aten._unsafe_view(out, list(out.shape))  # not a view: may be written to, as torch's may
+        unviewed: Tensor = torch.ops.aten._unsafe_view(out, out.shape)  # noqa: SLF001 - so that it may be written to
+        return unviewed
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradient of x; the factors of the others go to the tape."""
         (grad,), site = grads, ctx.site
         x, weight = ctx.saved_tensors
         rows = site.examples_first(grad)
@@ -90,12 +93,14 @@ class Lookup(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, ids: Tensor, table: Tensor, padding: int | None, anchor: Tensor, site: Site) -> Tensor:  # noqa: ARG004
+        """The rows of ``ids``."""
         ctx.site, ctx.padding, ctx.rows, ctx.lead = site, padding, len(table), ids.shape[0]
         ctx.save_for_backward(ids)
-        return F.embedding(ids, table)
+        return functional.embedding(ids, table)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:
+        """Nothing: ids have no gradient; the table's goes to the tape."""
         (grad,), site = grads, ctx.site
         (ids,) = ctx.saved_tensors
         ids = site.examples_first(ids, trailing=0)
@@ -120,6 +125,7 @@ class LayerNorm(torch.autograd.Function):
         anchor: Tensor,  # noqa: ARG004
         site: Site,
     ) -> Tensor:
+        """The normalised x, keeping what its gradients need."""
         out, mean, rstd = torch.native_layer_norm(x, shape, weight, bias, eps)
         ctx.site, ctx.shape, ctx.lead = site, shape, x.shape[0]
         ctx.save_for_backward(x, mean, rstd, weight, bias)
@@ -127,6 +133,7 @@ class LayerNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradient of x; each example's gradients of gain and bias go to the tape."""
         (grad,), site = grads, ctx.site
         x, mean, rstd, weight, bias = ctx.saved_tensors
         sizes = len(ctx.shape)
@@ -149,11 +156,13 @@ class Spread(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, parameter: Tensor, anchor: Tensor, site: Site) -> Tensor:  # noqa: ARG004
+        """(B, *shape), a view."""
         ctx.site, ctx.lead = site, site.batch
         return parameter.unsqueeze(0).expand(site.batch, *parameter.shape)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:
+        """Nothing: each example's gradient goes to the tape."""
         ctx.site.tell(ctx.site.weight, Dense(grads[0]))
         return None, None, None
 
@@ -163,11 +172,13 @@ class OutOfReach(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, inner: Tensor) -> Tensor:  # noqa: ARG004
+        """The values of the first example, which are those of all."""
         return inner.detach()[0]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:  # noqa: ARG004
-        raise CannotClip(
+        """Raises ClippingError."""
+        raise ClippingError(
             "a value that is computed from parameters alone was used by an operation that cannot be recorded (reentrant "
             "gradient checkpointing: set use_reentrant=False; a custom autograd function; compiled code), so that its "
             "per-example gradients are unknown"

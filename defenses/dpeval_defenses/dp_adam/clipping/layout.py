@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from .checks import CannotClip
+from .checks import ClippingError
 
 if TYPE_CHECKING:
     from .tape import Tape
@@ -179,9 +179,9 @@ def _first_row(leaf: Any, rows: int, count: int) -> Any:
     return leaf
 
 
-def unclear(where: str, tensor: Tensor, batch: int) -> CannotClip:
+def unclear(where: str, tensor: Tensor, batch: int) -> ClippingError:
     """The error for a tensor in which the examples cannot be told apart."""
-    return CannotClip(
+    return ClippingError(
         f"{where}: a parameter met a tensor of shape {tuple(tensor.shape)} in which the {batch} examples cannot be "
         "told apart; the first dimension must be the batch, or the batch and other whole dimensions flattened"
     )

@@ -6,6 +6,7 @@ torch.Size([5, 4, 6])
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .checks import CannotClip
+from .checks import ClippingError
 from .layout import Axes, Use, unclear
 from .shared import Shared, share, unhidden
 
@@ -50,7 +51,7 @@ class Mixture:
         if not self.shared:
             return self._call(self.leaves)
         if self.shared[0] == 0 and (self.name.startswith("__i") or self.name[-1:] == "_" != self.name[-2:-1]):
-            raise CannotClip(f"{self.tape.where()}: {self.name} would overwrite a value that all examples share")
+            raise ClippingError(f"{self.tape.where()}: {self.name} would overwrite a value that all examples share")
         if self.name in GROWING and self.shared == [0]:
             return self._grown()
         axes = {i: axis for i in self.plain if (axis := self._axis(i)) is not None}
@@ -138,9 +139,11 @@ class Mixture:
             return tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
 
         try:
-            results = torch.vmap(one, randomness="different" if axes else "same")(*(inputs[i] for i in mapped))
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "There is a performance drop")
+                results = torch.vmap(one, randomness="different" if axes else "same")(*(inputs[i] for i in mapped))
         except (RuntimeError, ValueError, NotImplementedError) as error:
-            raise CannotClip(
+            raise ClippingError(
                 f"{self.tape.where()}: there is no rule for {self.name} on a parameter, and torch.func.vmap cannot map "
                 f"it over the examples: {error}"
             ) from error

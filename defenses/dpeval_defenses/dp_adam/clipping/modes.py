@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from .checks import CannotClip
+from .checks import ClippingError
 from .records import Record, total_squared_norms, widened
 from .tape import Grads, Tape
 
@@ -105,7 +105,7 @@ class Gathered:
         """Takes one record; hands its group on when it is complete."""
         group = self.group_of(parameter)
         if group in self.finished:
-            raise CannotClip(
+            raise ClippingError(
                 "a weight was used once more after its norm was taken (reentrant gradient checkpointing of a reused "
                 "weight): use checkpointing with use_reentrant=False, or the book-keeping mode"
             )

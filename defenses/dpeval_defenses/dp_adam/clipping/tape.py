@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from .checks import CannotClip, refuse_stray
+from .checks import ClippingError, refuse_stray
 from .functions import Site, Spread
 from .layout import Key, Layout, Probe, Use, tensors_in, unclear
 from .lineage import kept_in_order
@@ -84,7 +84,7 @@ class Tape:
         """Starts to follow forward passes; refused where another tape follows the model already."""
         for path, module in self.model.named_modules():
             if any(isinstance(getattr(h, "__self__", None), Tape) for h in module._forward_pre_hooks.values()):  # noqa: SLF001
-                raise CannotClip(f"module {path!r} is clipped by another ClippedGradients already; detach() that first")
+                raise ClippingError(f"module {path!r} is clipped by another ClippedGradients already; detach() that first")
         for module in self.model.modules():
             self._handles.append(module.register_forward_pre_hook(self._enter, prepend=True, with_kwargs=True))
             self._handles.append(module.register_forward_hook(self._leave, always_call=True))
@@ -108,7 +108,7 @@ class Tape:
 
     def _start(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.compiler.is_compiling():
-            raise CannotClip("the model is being compiled: compiled code goes round the recording; run it uncompiled")
+            raise ClippingError("the model is being compiled: compiled code goes round the recording; run it uncompiled")
         self._flip()
         self.batch = self.layout.begin(self, module, args, kwargs)
 
@@ -138,7 +138,7 @@ class Tape:
         """Within it, a backward pass over ``batch`` examples reports to ``receiver``; yields the gradients to add to.
 
         They are set aside meanwhile: a gradient that reaches a parameter by itself went round the recording and raises
-        CannotClip.
+        ClippingError.
         """
         trained = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         grads: Grads = {p: p.grad for p in trained.values()}
@@ -164,7 +164,7 @@ class Tape:
                 "of loss.backward(), or clip.detach() first"
             )
         if site.batch != self.expected_batch:
-            raise CannotClip(
+            raise ClippingError(
                 f"parameter {self.name(parameter)!r} was used by a batch of {site.batch} examples, but the losses are "
                 f"{self.expected_batch}: each loss must belong to one row of the model's input"
             )
@@ -252,7 +252,7 @@ class Tape:
         return 0 if tensor.requires_grad else None
 
     def check_rows(self, tensor: Tensor, axis: int) -> None:
-        """CannotClip unless the rows along ``axis`` certainly are the examples in order."""
+        """ClippingError unless the rows along ``axis`` certainly are the examples in order."""
         batch, plan = self.known_batch(), self.layout.plan
         size = tensor.shape[axis] if -1 < axis < tensor.ndim else 0
         certain = size == batch
@@ -267,7 +267,7 @@ class Tape:
     def known_batch(self) -> int:
         """The number of examples of the running forward pass."""
         if self.batch is None:
-            raise CannotClip(f"{self.where()}: the number of examples is unknown; pass the model a tensor (B, …) first")
+            raise ClippingError(f"{self.where()}: the number of examples is unknown; pass the model a tensor (B, …) first")
         return self.batch
 
     def site(self, axis: int, weight: Tensor | None, bias: Tensor | None, *, transposed: bool = False) -> Site:

@@ -12,7 +12,7 @@ and no longer than the bound.
 >>> clip.verify(torch.randn(4, 2), lambda out: (out - out.mean()).squeeze(1) ** 2)
 Traceback (most recent call last):
     ...
-dpeval_defenses.dp_adam.clipping.verify.NotPrivate: the loss of an example depends on the other examples ...
+dpeval_defenses.dp_adam.clipping.verify.VerificationError: the loss of an example depends on the other examples ...
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .closures import tensors_of
 Loss = Callable[..., Tensor]
 
 
-class NotPrivate(ValueError):
+class VerificationError(ValueError):
     """The gradients that were clipped are not what differential privacy needs them to be; the message says how far."""
 
 
@@ -68,7 +68,7 @@ class Engine(Protocol):
 
 
 def verify(engine: Engine, batch: Any, loss: Loss, bound: float, examples: int, tolerance: float) -> Verification:
-    """Compares at most ``examples`` examples of ``batch``; NotPrivate where an error exceeds ``tolerance``."""
+    """Compares at most ``examples`` examples of ``batch``; VerificationError where an error exceeds ``tolerance``."""
     with evaluation(engine.model):
         probe = _Check(engine, batch, loss)
         chosen = sorted({round(k * (probe.rows - 1) / max(1, examples - 1)) for k in range(examples)})
@@ -81,18 +81,18 @@ def verify(engine: Engine, batch: Any, loss: Loss, bound: float, examples: int, 
 
 def _raise_for(result: Verification, tolerance: float) -> None:
     if result.coupling > tolerance:
-        raise NotPrivate(
+        raise VerificationError(
             f"the loss of an example depends on the other examples of the batch (it changed by {result.coupling:.2g} of "
             "itself when they changed): no norm of its own gradient bounds its influence. Average over each example's "
             "own tokens, and use no statistics over the batch"
         )
     if result.norm_error > tolerance or result.sum_error > tolerance:
-        raise NotPrivate(
+        raise VerificationError(
             f"clipped gradients differ from brute force: norms by {result.norm_error:.2g}, shares of the sum by "
             f"{result.sum_error:.2g} (tolerance {tolerance:.2g})"
         )
     if result.sensitivity > 1 + tolerance:
-        raise NotPrivate(f"one example changes the clipped sum by {result.sensitivity:.4g} times the bound")
+        raise VerificationError(f"one example changes the clipped sum by {result.sensitivity:.4g} times the bound")
 
 
 class _Check:
@@ -102,7 +102,7 @@ class _Check:
         self.engine, self.batch, self.loss = engine, batch, loss
         self.losses = self._run(batch)
         if self.losses.ndim != 1:
-            raise NotPrivate(f"expected per-example losses of shape (B,), got {tuple(self.losses.shape)}")
+            raise VerificationError(f"expected per-example losses of shape (B,), got {tuple(self.losses.shape)}")
         self.rows = len(self.losses)
         self.norms, self.sum = engine.clipped(self.losses)
         self.values = self.losses.detach()
@@ -115,7 +115,9 @@ class _Check:
             at = i if alone is None else 0
             brute = self._gradients(losses[at])
             coupling = self._changed(i) if alone is None else _relative(losses[at].detach(), self.values[i])
-        norm = torch.sqrt(sum((g.double().square().sum() for g in brute.values()), torch.zeros((), dtype=torch.float64)))
+        norm = torch.sqrt(
+            sum((g.double().square().sum() for g in brute.values()), torch.zeros((), dtype=torch.float64))
+        )
         expected = self.engine.shares(brute)
         share = self._share(i, sliced=alone is not None)
         off = _length({name: share[name] - expected[name] for name in share})

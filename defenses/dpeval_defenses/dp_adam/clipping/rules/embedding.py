@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from dpeval_defenses.dp_adam.clipping.functions import Lookup
 from dpeval_defenses.dp_adam.clipping.layout import Use
@@ -39,4 +39,4 @@ def embedding(
     return tape.share(out, use.key) if free else out
 
 
-RULES = {F.embedding: embedding}
+RULES = {functional.embedding: embedding}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from dpeval_defenses.dp_adam.clipping.functions import Product
 from dpeval_defenses.dp_adam.clipping.layout import Use
@@ -42,4 +42,4 @@ def _product(tape: Tape, use: Use, x: Tensor, weight: Tensor, bias: Tensor | Non
     return tape.share(out, use.key) if free else out
 
 
-RULES = {F.linear: linear, torch.addmm: addmm}
+RULES = {functional.linear: linear, torch.addmm: addmm}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from dpeval_defenses.dp_adam.clipping.functions import LayerNorm
 from dpeval_defenses.dp_adam.clipping.layout import Use
@@ -51,7 +51,7 @@ def rms_norm(
 ) -> Any:
     """``F.rms_norm`` as the bare norm times the gain."""
     del tape, use
-    return F.rms_norm(input, normalized_shape, None, eps) * weight
+    return functional.rms_norm(input, normalized_shape, None, eps) * weight
 
 
 def group_norm(
@@ -65,10 +65,10 @@ def group_norm(
 ) -> Any:
     """``F.group_norm`` as the bare norm, then gain and bias along the channels."""
     del tape, use
-    out = F.group_norm(input, num_groups, None, None, eps)
+    out = functional.group_norm(input, num_groups, None, None, eps)
     channels = (-1, *[1] * (input.ndim - 2))
     out = out if weight is None else out * weight.view(channels)
     return out if bias is None else out + bias.view(channels)
 
 
-RULES = {F.layer_norm: layer_norm, F.rms_norm: rms_norm, F.group_norm: group_norm}
+RULES = {functional.layer_norm: layer_norm, functional.rms_norm: rms_norm, functional.group_norm: group_norm}
