@@ -36,7 +36,7 @@ def _clipped(model: nn.Module, losses, bound: float) -> tuple[Tensor, Sums]:
 
 
 def compare(model: nn.Module, found: Tensor, norms: Tensor, expected: Sums) -> tuple[float, float]:
-    """The largest relative error of a norm, and ‖.grad − expected‖ / ‖expected‖ over all parameters; clears ``.grad``."""
+    """The largest relative error of a norm, and ‖.grad − expected‖ / ‖expected‖ over all; clears ``.grad``."""
     off = on = 0.0
     for name, p in model.named_parameters():
         if name not in expected:

@@ -78,7 +78,7 @@ def test_a_compiled_model_is_refused() -> None:
         ClippedGradients(torch.compile(nn.Linear(2, 2)), 1.0)  # type: ignore[arg-type]
     model = nn.Sequential(nn.Linear(2, 2))
     model[0].compile()
-    with pytest.raises(ClippingError, match="'0'.*compiled"):
+    with pytest.raises(ClippingError, match=r"'0'.*compiled"):
         ClippedGradients(model, 1.0)
 
 
@@ -116,7 +116,7 @@ def test_plain_backward_on_a_clipped_model_is_refused() -> None:
     """Otherwise weights would silently not be trained."""
     model = nn.Linear(3, 1)
     clip = ClippedGradients(model, 1.0)
-    with pytest.raises(RuntimeError, match="clip.backward"):
+    with pytest.raises(RuntimeError, match=r"clip\.backward"):
         model(torch.randn(4, 3)).sum().backward()
     clip.detach()
     model(torch.randn(4, 3)).sum().backward()
@@ -127,7 +127,7 @@ def test_a_penalty_on_the_weights_is_refused() -> None:
     model = nn.Linear(3, 1)
     clip = ClippedGradients(model, 1.0)
     model.bias.grad = torch.ones(1)
-    with pytest.raises(ClippingError, match="'weight'.*round the recording"):
+    with pytest.raises(ClippingError, match=r"'weight'.*round the recording"):
         clip.backward(model(torch.randn(4, 3)).squeeze(1) + model.weight.square().sum())
     assert model.weight.grad is None
     assert model.bias.grad.tolist() == [1.0]
@@ -186,7 +186,7 @@ class Routed(nn.Module):
 def test_tokens_routed_by_content_are_refused(ids: list[list[int]]) -> None:
     """Even where as many are picked as there are examples, or a multiple."""
     model = Routed()
-    with pytest.raises(ClippingError, match="'expert'.*cannot be told apart"):
+    with pytest.raises(ClippingError, match=r"'expert'.*cannot be told apart"):
         ClippedGradients(model, 1.0).backward(model(torch.tensor(ids)))
 
 
@@ -220,4 +220,7 @@ def test_rows_picked_in_order_are_exact(errors: Callable[..., tuple[float, float
             return self.head(h[torch.arange(len(ids)), ids.argmax(1)])
 
     model, ids = Last().double(), torch.randint(0, 9, (4, 5))
-    assert max(errors(model, lambda: functional.cross_entropy(model(ids), torch.tensor([0, 1, 1, 0]), reduction="none"))) < 1e-10
+    assert (
+        max(errors(model, lambda: functional.cross_entropy(model(ids), torch.tensor([0, 1, 1, 0]), reduction="none")))
+        < 1e-10
+    )

@@ -45,7 +45,7 @@ def test_gradient_checkpointing(name: str, mode: str, task: Callable[..., Task],
     """Recomputed layers are counted once."""
 
     def prepare(model: Any) -> nn.Module:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.activation_checkpointing_enable({"use_reentrant": False})
         model.config.use_cache = False
         model.train()
         return without_dropout(model)
@@ -62,7 +62,7 @@ def test_reentrant_gradient_checkpointing(name: str, task: Callable[..., Task], 
     norms = clip.backward(losses())
     plain = {n: p.grad for n, p in model.named_parameters()}
     model.zero_grad()
-    model.gradient_checkpointing_enable({"use_reentrant": True})  # type: ignore[operator]
+    model.activation_checkpointing_enable({"use_reentrant": True})  # type: ignore[operator]
     model.config.use_cache = False  # type: ignore[union-attr]
     torch.testing.assert_close(clip.backward(losses()), norms)
     for name, p in model.named_parameters():
@@ -73,7 +73,7 @@ def test_reentrant_gradient_checkpointing(name: str, task: Callable[..., Task], 
 def test_reentrant_checkpointing_of_shared_positions_is_refused(task: Callable[..., Task]) -> None:
     """T5 hands its position bias through the checkpoint, where it cannot be followed."""
     model, losses = task("t5-lm", lambda m: without_dropout(m.train()))
-    model.gradient_checkpointing_enable({"use_reentrant": True})  # type: ignore[operator]
+    model.activation_checkpointing_enable({"use_reentrant": True})  # type: ignore[operator]
     model.config.use_cache = False  # type: ignore[union-attr]
     clip = ClippedGradients(model, 0.5)
     with pytest.raises(ClippingError, match="use_reentrant=False"):

@@ -203,8 +203,8 @@ def test_an_unattainable_target_is_said_before_training(tiny) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"epsilon": 0.0}, {"delta": 1.0}, {"delta": 0.0}, {"noise_multiplier": -1.0}, {"clip": 0.0}, {"epochs": 0},
-     {"steps": 0}, {"batch_size": 0}, {"micro_batch": 0}, {"learning_rate": 0.0}, {"head_learning_rate": 0.0}, {"weight_decay": -1.0},
-     {"lora_rank": 0}, {"prefix_length": 0}],
+     {"steps": 0}, {"batch_size": 0}, {"micro_batch": 0}, {"learning_rate": 0.0}, {"head_learning_rate": 0.0},
+     {"weight_decay": -1.0}, {"lora_rank": 0}, {"prefix_length": 0}],
 )  # fmt: skip
 def test_numbers_that_make_no_sense_are_named(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"expected {next(iter(wrong))} "):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 def tensors_of(function: Callable[..., Any]) -> list[Tensor]:
-    """Every tensor reachable from ``function`` through closures, globals it names, defaults, partials and containers."""
+    """The tensors that ``function`` reaches through closures, globals, defaults, partials and containers."""
     return list(_found(function, depth=4))
 
 

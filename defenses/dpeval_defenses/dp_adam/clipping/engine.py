@@ -44,8 +44,8 @@ class ClippedGradients:
     the sum by at most :attr:`sensitivity`.
 
     The first dimension of the model's inputs is the batch, and loss i belongs to row i. A model that cannot be clipped
-    exactly is refused with :class:`ClippingError`, here or in its first forward pass. While a model is clipped, its forward
-    passes with gradients on must be followed by ``backward`` of this object or by nothing; evaluation is as ever.
+    exactly is refused with :class:`ClippingError`, here or in its first forward pass. While a model is clipped, its
+    forward passes with gradients on are followed by ``backward`` of this object or by nothing; evaluation is as ever.
     """
 
     def __init__(self, model: nn.Module, max_norm: float, mode: ModeName = "book-keeping") -> None:
@@ -82,8 +82,9 @@ class ClippedGradients:
 
         ``losses`` has shape (B,): one loss for each row of the model's input, none depending on other rows. Norms are
         float32 (float64 for float64 losses). An example whose gradient is not finite contributes nothing and is counted
-        in :attr:`nonfinite`; one whose gradient is zero has factor 1. ClippingError for a scalar, for a batch of another
-        size, and for gradients that went round the recording.
+        in :attr:`nonfinite` (in ``per-layer``: nothing to the groups where it is not finite); one whose gradient is
+        zero has factor 1. ClippingError for a scalar, for a batch of another size, and for gradients that went round
+        the recording.
         """
         losses = checked_losses(losses)
         squares = self._running().run(losses)
@@ -98,10 +99,10 @@ class ClippedGradients:
         """Compares the engine with brute force on a few examples of ``batch``; changes nothing.
 
         ``batch`` is what the model is called with (a mapping, a sequence or a tensor), ``per_example_loss`` takes the
-        model's output (and the batch, if it has a second parameter) and returns losses of shape (B,). Runs in evaluation
-        mode. Raises :class:`VerificationError` where losses depend on other examples, norms or shares differ from brute force
-        by more than ``tolerance`` (relative; by default 1e-6 in float64, 1e-3 in float32), or one example changes the
-        clipped sum by more than the bound.
+        model's output (and the batch, if it has a second parameter) and returns losses of shape (B,). Runs in
+        evaluation mode. Raises :class:`VerificationError` where losses depend on other examples, norms or shares differ
+        from brute force by more than ``tolerance`` (relative; by default 1e-6 in float64, 1e-3 in float32), or one
+        example changes the clipped sum by more than the bound.
         """
         if tolerance is None:
             doubles = all(p.dtype == torch.float64 for p in self.model.parameters())

@@ -179,9 +179,9 @@ class OutOfReach(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:  # noqa: ARG004
         """Raises ClippingError."""
         raise ClippingError(
-            "a value that is computed from parameters alone was used by an operation that cannot be recorded (reentrant "
-            "gradient checkpointing: set use_reentrant=False; a custom autograd function; compiled code), so that its "
-            "per-example gradients are unknown"
+            "a value that is computed from parameters alone was used by an operation that cannot be recorded, so that "
+            "its per-example gradients are unknown: reentrant gradient checkpointing (set use_reentrant=False), a "
+            "custom autograd function, or compiled code"
         )
 
 

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .checks import ClippingError
 from .layout import Axes, Use, unclear
+from .placing import check_rows
 from .shared import Shared, share, unhidden
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Mixture:
         self.batch = tape.known_batch()
         self.name: str = getattr(func, "__name__", str(func))
         self.key, self.outputs = use.key, use.outputs
-        self.leaves = [tape.spread(leaf) if tape.tracks(leaf) else leaf for leaf in leaves]
+        self.leaves: list[Any] = [tape.spread(leaf) if tape.tracks(leaf) else leaf for leaf in leaves]
         self.shared = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, Shared)]
         self.plain = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, Tensor) and i not in self.shared]
         self._planned = self._by_leaf(use.inputs)
@@ -56,7 +57,7 @@ class Mixture:
             return self._grown()
         axes = {i: axis for i in self.plain if (axis := self._axis(i)) is not None}
         for i, axis in axes.items():
-            self.tape.check_rows(self.leaves[i], axis)
+            check_rows(self.tape, self.leaves[i], axis)
         if axes and self.name in ELEMENTWISE | BATCHED and (laid := self._laid(axes)) is not None:
             return self._call(laid)
         return self._mapped(axes)
@@ -103,7 +104,7 @@ class Mixture:
             visible = (1,) * (sizes - self.leaves[i].ndim) + tuple(self.leaves[i].shape)
             if axis < 0 or visible[axis] != 1 or (self.name in BATCHED and not self._leading(self.leaves[i], from_end)):
                 return None
-            inner = self.leaves[i].inner.reshape(self.batch, *visible)
+            inner = self.leaves[i].hidden.reshape(self.batch, *visible)
             laid[i] = unhidden(inner, axis, size // self.batch)
         return laid
 
@@ -121,11 +122,11 @@ class Mixture:
         if axis is None or not target or target[axis] != unit[axis] * self.batch:
             return self._mapped({})
         body = (*target[:axis], unit[axis], *target[axis + 1 :])
-        return repeated(first.inner, unit, body).movedim(0, axis).reshape(target)
+        return repeated(first.hidden, unit, body).movedim(0, axis).reshape(target)
 
     def _mapped(self, axes: dict[int, int]) -> Any:
         """The operation once for each example, by torch.func.vmap; examples' arguments are batches of one."""
-        inputs = [self._one_each(i, axes) if i in axes else leaf.inner if isinstance(leaf, Shared) else leaf
+        inputs = [self._one_each(i, axes) if i in axes else leaf.hidden if isinstance(leaf, Shared) else leaf
                   for i, leaf in enumerate(self.leaves)]  # fmt: skip
         mapped = [*self.shared, *axes]
         specs: list[Any] = []

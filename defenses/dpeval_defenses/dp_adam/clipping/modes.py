@@ -69,7 +69,7 @@ class BookKeeping:
     def run(self, losses: Tensor) -> Tensor:
         """Adds Σ min(1, C/‖g_i‖) g_i to ``.grad``; returns ‖g_i‖²."""
         with self.tape.listening(self._keep, len(losses)) as grads:
-            losses.sum().backward()
+            losses.sum().backward()  # type: ignore[no-untyped-call]
             return self._clip(grads, len(losses))
 
     def _keep(self, parameter: nn.Parameter, record: Record) -> None:
@@ -146,7 +146,7 @@ class TwoPass:
 
         gathered = Gathered(lambda p: p, self.tape.expected(), add_norms)
         with self.tape.listening(gathered.take, len(losses)):
-            losses.sum().backward(retain_graph=True)
+            losses.sum().backward(retain_graph=True)  # type: ignore[no-untyped-call]
         gathered.close()
         factors, finite = clip_factors(squares, self.bound), unless_all(squares.isfinite())
 
@@ -155,7 +155,7 @@ class TwoPass:
                 add_clipped(grads, parameter, [record], factors, finite)
 
         with self.tape.listening(add_sum, len(losses)) as grads:
-            losses.sum().backward()
+            losses.sum().backward()  # type: ignore[no-untyped-call]
         return squares
 
 
@@ -180,6 +180,6 @@ class PerLayer:
 
         gathered = Gathered(self.group_of, self.tape.expected(), add_group)
         with self.tape.listening(gathered.take, len(losses)) as grads:
-            losses.sum().backward()
+            losses.sum().backward()  # type: ignore[no-untyped-call]
             gathered.close()
         return total

@@ -32,7 +32,8 @@ def shared_squared_norms(data: Tensor, grads: list[Tensor]) -> Tensor:
     widths = [g.shape[2] for g in grads]
     if steps == 1:
         squares = [torch.linalg.vector_norm(g, dim=(1, 2)).square() for g in grads]
-        return torch.linalg.vector_norm(data, dim=(1, 2)).square() * torch.stack(squares).sum(0)
+        product: Tensor = torch.linalg.vector_norm(data, dim=(1, 2)).square() * torch.stack(squares).sum(0)
+        return product
     if steps * (d + sum(widths)) <= d * sum(widths):
         return ghost_squared_norms(data, grads)
     return torch.stack([built_squared_norms(g, data) for g in grads]).sum(0)

@@ -113,7 +113,8 @@ class Dense:
     def squared_norms(self) -> Tensor:
         """‖G_i‖², shape (B,)."""
         flat = widened(self.grad).reshape(len(self.grad), -1)
-        return torch.linalg.vector_norm(flat, dim=1).square()
+        norms: Tensor = torch.linalg.vector_norm(flat, dim=1)
+        return norms.square()
 
     def add_example(self, i: int, into: Tensor) -> None:
         """Adds G_i to ``into``."""
@@ -152,7 +153,7 @@ def squared_norms(records: list[Record], shape: torch.Size) -> Tensor:
 
 
 def total_squared_norms(uses: dict[nn.Parameter, list[Record]], count: int) -> Tensor:
-    """Σ over parameters of ‖g_i‖², shape (count,), float64; matrices applied to the same rows share their Gram matrix."""
+    """‖g_i‖² over all parameters, shape (count,), float64; matrices applied to the same rows share a Gram matrix."""
     device = next((use.grad.device for records in uses.values() for use in records), None)
     total = torch.zeros(count, dtype=torch.float64, device=device)
     same: dict[object, list[Outer]] = {}

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class Shared(torch.Tensor):
-    """A tensor without a batch dimension that hides one: ``inner`` has shape (B, *visible); ``trail`` is its origin."""
+    """A tensor without a batch dimension that hides one: ``hidden`` has shape (B, *visible); ``trail`` is its origin."""
 
     tape: Tape
-    inner: Tensor
+    hidden: Tensor
     trail: Key
 
     @classmethod
@@ -44,13 +44,13 @@ def share(tape: Tape, inner: Tensor, trail: Key) -> Tensor:
     """``inner`` (B, *visible) as a tensor of the visible shape; with one example it simply is that example's."""
     if inner.shape[0] == 1:
         return inner[0]
-    out: Shared = OutOfReach.apply(inner).as_subclass(tape.shared_class)
-    out.inner, out.trail = inner, trail
+    out: Shared = OutOfReach.apply(inner).as_subclass(tape.shared_class)  # type: ignore[no-untyped-call]
+    out.hidden, out.trail = inner, trail
     return out
 
 
 def unhidden(inner: Tensor, axis: int, times: int = 1) -> Tensor:
-    """``inner`` (B, *visible), the batch moved to the visible ``axis`` (of size 1) and each example repeated ``times``."""
+    """``inner`` (B, *visible), the batch moved to the visible ``axis``, of size 1; each example repeated ``times``."""
     inner = inner.squeeze(axis + 1)
     inner = inner if times == 1 else inner.repeat_interleave(times, 0)
     return inner.movedim(0, axis)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -24,39 +24,15 @@ from torch.utils.hooks import RemovableHandle
 
 from .checks import ClippingError, refuse_stray
 from .functions import Site, Spread
-from .layout import Key, Layout, Probe, Use, tensors_in, unclear
-from .lineage import kept_in_order
+from .layout import Key, Layout, Probe, tensors_in
 from .mixing import Mixture
 from .records import Record
 from .rules import RULES
 from .shared import Shared, share
+from .tracked import Tracked, passes
 
 Grads = dict[nn.Parameter, Tensor | None]
 """What stands in for ``.grad`` of each trained parameter during a backward pass."""
-
-_PASSED = """size dim ndimension numel nelement stride is_contiguous is_floating_point is_complex is_signed
-element_size __len__ __repr__ __format__ __hash__ __bool__ __deepcopy__ __reduce_ex__ detach data_ptr storage_offset
-untyped_storage storage get_device requires_grad_ register_hook register_post_accumulate_grad_hook new_zeros new_empty
-new_ones new_full new_tensor zeros_like ones_like empty_like full_like rand_like randn_like argmax argmin isnan isinf
-isfinite eq ne lt gt le ge __eq__ __ne__ __lt__ __gt__ __le__ __ge__ item tolist numpy __array__ result_type can_cast
-is_same_size allclose equal has_names is_shared is_pinned"""
-PASSED = frozenset(_PASSED.split())
-"""Operations whose result carries no gradient of the parameter."""
-LIKE = frozenset(("to", "type_as", "view_as", "reshape_as"))
-"""Operations that only look at their second tensor's type or shape."""
-
-
-class Tracked(nn.Parameter):
-    """What a trainable parameter is during a recorded forward pass; a subclass for each tape."""
-
-    tape: Tape
-
-    @classmethod
-    def __torch_function__(
-        cls, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """Sends every operation on the parameter to its tape."""
-        return cls.tape.dispatch(func, args, kwargs or {})
 
 
 class Tape:
@@ -73,18 +49,24 @@ class Tape:
         self.probe: Probe | None = None
         self.tracked_class: type[Tracked] = type("Tracked", (Tracked,), {"tape": self})
         self.shared_class: type[Shared] = type("Shared", (Shared,), {"tape": self})
+        self.awake = True
         self._sites: weakref.WeakSet[Site] = weakref.WeakSet()
         self._stack: list[nn.Module] = []
         self._flipped: list[nn.Parameter] = []
         self._handles: list[RemovableHandle] = []
+
+    def __reduce__(self) -> Any:
+        """Copies of a model with a tape have a tape that does nothing."""
+        return _asleep, ()
 
     # --- attaching -------------------------------------------------------------------------------------------------
 
     def attach(self) -> None:
         """Starts to follow forward passes; refused where another tape follows the model already."""
         for path, module in self.model.named_modules():
-            if any(isinstance(getattr(h, "__self__", None), Tape) for h in module._forward_pre_hooks.values()):  # noqa: SLF001
-                raise ClippingError(f"module {path!r} is clipped by another ClippedGradients already; detach() that first")
+            tapes = (getattr(hook, "__self__", None) for hook in module._forward_pre_hooks.values())  # noqa: SLF001
+            if any(isinstance(tape, Tape) and tape.awake for tape in tapes):
+                raise ClippingError(f"module {path!r} is clipped by another ClippedGradients; detach() that first")
         for module in self.model.modules():
             self._handles.append(module.register_forward_pre_hook(self._enter, prepend=True, with_kwargs=True))
             self._handles.append(module.register_forward_hook(self._leave, always_call=True))
@@ -97,7 +79,7 @@ class Tape:
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._stack.append(module)
-        if len(self._stack) == 1 and torch.is_grad_enabled() and self.receiver is None:
+        if len(self._stack) == 1 and self.awake and torch.is_grad_enabled() and self.receiver is None:
             self._start(module, args, kwargs)
 
     def _leave(self, module: nn.Module, *_: Any) -> None:
@@ -108,7 +90,7 @@ class Tape:
 
     def _start(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.compiler.is_compiling():
-            raise ClippingError("the model is being compiled: compiled code goes round the recording; run it uncompiled")
+            raise ClippingError("the model is being compiled: compiled code goes round the recording; run it as it is")
         self._flip()
         self.batch = self.layout.begin(self, module, args, kwargs)
 
@@ -145,6 +127,7 @@ class Tape:
         for parameter in trained.values():
             parameter.grad = None
         self.receiver, self.expected_batch = receiver, batch
+        self.batch = batch
         self.touched.clear()
         self._flip()
         try:
@@ -175,7 +158,7 @@ class Tape:
 
     def dispatch(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Runs ``func`` on arguments of which at least one is tracked or shared."""
-        if self._passes(func, args) or (self.probe is None and not torch.is_grad_enabled()):
+        if passes(func, args) or (self.probe is None and not torch.is_grad_enabled()):
             with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - torch's own way out of a subclass
                 return func(*args, **kwargs)
         if self.probe is not None:
@@ -186,21 +169,13 @@ class Tape:
         out = NotImplemented if rule is None else rule(self, use, *args, **kwargs)
         return Mixture(self, use, func, args, kwargs).run() if out is NotImplemented else out
 
-    def _passes(self, func: Callable[..., Any], args: Any) -> bool:
-        name = getattr(func, "__name__", "")
-        if name == "__get__":
-            return getattr(getattr(func, "__self__", None), "__name__", "") not in ("T", "mT", "H", "mH")
-        if name in LIKE and not (self.tracks(args[0]) or isinstance(args[0], Shared)):
-            return True
-        return name in PASSED
-
     def tracks(self, value: Any) -> bool:
         """Whether ``value`` is one of the model's trainable parameters."""
         return isinstance(value, Tracked)
 
-    def all_leaves(self, *values: Tensor | None) -> bool:
-        """Whether each of ``values`` is a trained parameter or needs no gradient: none is computed from others."""
-        return all(v is None or isinstance(v, Tracked) or not v.requires_grad for v in values)
+    def shares(self, value: Any) -> bool:
+        """Whether ``value`` is shared by all examples."""
+        return isinstance(value, Shared)
 
     def data(self, parameter: Tensor | None) -> Tensor | None:
         """The values of a parameter, without its gradient."""
@@ -208,10 +183,6 @@ class Tape:
             return None
         with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001
             return parameter.detach()
-
-    def shares(self, value: Any) -> bool:
-        """Whether ``value`` is shared by all examples."""
-        return isinstance(value, Shared)
 
     def share(self, inner: Tensor, key: Key) -> Tensor:
         """``inner`` (B, *visible) as a value that all examples share."""
@@ -223,51 +194,10 @@ class Tape:
         out.trail = key
         return out
 
-    def examples(self, use: Use, tensor: Tensor, parameter: Any, position: int) -> tuple[Tensor, int, bool]:
-        """``tensor`` with examples in it, the axis along which they stand, and whether it had none of its own.
-
-        ``position`` is where it stands among the operands of ``use``, an operation with ``parameter``.
-        """
-        if isinstance(tensor, Shared):
-            return tensor.inner, 0, True
-        batch = self.batch = tensor.shape[0] if self.batch is None else self.batch
-        if batch == 1:
-            return tensor, 0, False
-        axis = self._axis(use, tensor, parameter, position)
-        if axis is None:
-            return tensor.expand(batch, *tensor.shape), 0, True
-        self.check_rows(tensor, axis)
-        return tensor, axis, False
-
-    def _axis(self, use: Use, tensor: Tensor, parameter: Any, position: int) -> int | None:
-        """What the probe saw; in a recomputation, where its count is lost, what it saw in every use."""
-        known = self.receiver is None and use.inputs is not None
-        choices = {use.inputs[position]} if known and use.inputs else self.layout.axes_of(parameter, position)
-        if tensor.requires_grad:
-            choices.discard(None)
-        if len(choices) == 1:
-            return choices.pop()
-        if tensor.ndim and tensor.shape[0] == self.batch:
-            return 0
-        return 0 if tensor.requires_grad else None
-
-    def check_rows(self, tensor: Tensor, axis: int) -> None:
-        """ClippingError unless the rows along ``axis`` certainly are the examples in order."""
-        batch, plan = self.known_batch(), self.layout.plan
-        size = tensor.shape[axis] if -1 < axis < tensor.ndim else 0
-        certain = size == batch
-        if axis == 0 and size and size % batch == 0:
-            if tensor.requires_grad:
-                certain = kept_in_order(tensor, batch) and (certain or plan is None or plan.batch_first())
-            else:
-                certain = certain or (plan is not None and size // batch in plan.sizes)
-        if not certain:
-            raise unclear(self.where(), tensor, batch)
-
     def known_batch(self) -> int:
         """The number of examples of the running forward pass."""
         if self.batch is None:
-            raise ClippingError(f"{self.where()}: the number of examples is unknown; pass the model a tensor (B, …) first")
+            raise ClippingError(f"{self.where()}: the number of examples is unknown; pass the model a tensor (B, …)")
         return self.batch
 
     def site(self, axis: int, weight: Tensor | None, bias: Tensor | None, *, transposed: bool = False) -> Site:
@@ -285,10 +215,9 @@ class Tape:
 
     def spread(self, parameter: Any) -> Tensor:
         """A parameter used bare, as a shared value."""
-        self.known_batch()
-        return self.share(
-            Spread.apply(self.data(parameter), self.anchor, self.site(0, parameter, None)), (id(parameter),)
-        )
+        site = self.site(0, parameter, None)
+        spread: Tensor = Spread.apply(self.data(parameter), self.anchor, site)  # type: ignore[no-untyped-call]
+        return self.share(spread, (id(parameter),))
 
     # --- names -----------------------------------------------------------------------------------------------------
 
@@ -301,3 +230,9 @@ class Tape:
         running = self._stack[-1] if self._stack else self.model
         path = next((name for name, m in self.model.named_modules() if m is running), "")
         return f"module {path or '(the model itself)'!r} ({type(running).__name__})"
+
+
+def _asleep() -> Tape:
+    tape = Tape(nn.Module())
+    tape.awake = False
+    return tape

@@ -82,9 +82,9 @@ def verify(engine: Engine, batch: Any, loss: Loss, bound: float, examples: int, 
 def _raise_for(result: Verification, tolerance: float) -> None:
     if result.coupling > tolerance:
         raise VerificationError(
-            f"the loss of an example depends on the other examples of the batch (it changed by {result.coupling:.2g} of "
-            "itself when they changed): no norm of its own gradient bounds its influence. Average over each example's "
-            "own tokens, and use no statistics over the batch"
+            f"the loss of an example depends on the other examples of the batch (it changed by {result.coupling:.2g} "
+            "of itself when they changed): no norm of its own gradient bounds its influence. Average over each "
+            "example's own tokens, and use no statistics over the batch"
         )
     if result.norm_error > tolerance or result.sum_error > tolerance:
         raise VerificationError(
@@ -181,7 +181,7 @@ def exchanged(tensors: list[Tensor], keep: int) -> Iterator[None]:
     order = [j for j in range(len(distinct[0])) if j != keep] if distinct else []
     try:
         for tensor, original in zip(distinct, originals, strict=True):
-            tensor[order] = original[order[1:] + [keep]]
+            tensor[order] = original[[*order[1:], keep]]
         yield
     finally:
         for tensor, original in zip(distinct, originals, strict=True):

@@ -4,6 +4,9 @@
 6
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from . import embedding, linear, norm
 
-RULES = {**linear.RULES, **embedding.RULES, **norm.RULES}
+RULES: dict[Callable[..., Any], Callable[..., Any]] = {**linear.RULES, **embedding.RULES, **norm.RULES}

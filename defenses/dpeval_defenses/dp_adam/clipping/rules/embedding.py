@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch.nn import functional
 
 from dpeval_defenses.dp_adam.clipping.functions import Lookup
 from dpeval_defenses.dp_adam.clipping.layout import Use
+from dpeval_defenses.dp_adam.clipping.placing import placed
 
 if TYPE_CHECKING:
     from dpeval_defenses.dp_adam.clipping.tape import Tape
@@ -34,9 +36,9 @@ def embedding(
         return NotImplemented
     if padding_idx is not None and padding_idx < 0:
         padding_idx += len(weight)
-    ids, axis, free = tape.examples(use, input, weight, 0)
-    out = Lookup.apply(ids, tape.data(weight), padding_idx, tape.anchor, tape.site(axis, weight, None))
+    ids, axis, free = placed(tape, use, input, weight, 0)
+    out = Lookup.apply(ids, tape.data(weight), padding_idx, tape.anchor, tape.site(axis, weight, None))  # type: ignore[no-untyped-call]
     return tape.share(out, use.key) if free else out
 
 
-RULES = {functional.embedding: embedding}
+RULES: dict[Callable[..., Any], Callable[..., Any]] = {functional.embedding: embedding}

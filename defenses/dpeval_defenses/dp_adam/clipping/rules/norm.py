@@ -8,6 +8,7 @@ Norms written out in Python (Llama's, T5's, Gemma's) need no rule: their gain is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +17,8 @@ from torch.nn import functional
 
 from dpeval_defenses.dp_adam.clipping.functions import LayerNorm
 from dpeval_defenses.dp_adam.clipping.layout import Use
+from dpeval_defenses.dp_adam.clipping.placing import placed
+from dpeval_defenses.dp_adam.clipping.tracked import all_leaves
 
 if TYPE_CHECKING:
     from dpeval_defenses.dp_adam.clipping.tape import Tape
@@ -31,13 +34,13 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Any:
     """``F.layer_norm`` with a tracked gain or bias."""
-    if not tape.all_leaves(weight, bias) or tape.tracks(input):
+    if not all_leaves(weight, bias) or tape.tracks(input):
         return NotImplemented
-    x, axis, free = tape.examples(use, input, weight if tape.tracks(weight) else bias, 0)
+    x, axis, free = placed(tape, use, input, weight if tape.tracks(weight) else bias, 0)
     if x.is_cuda and torch.is_autocast_enabled("cuda"):
         x = x.float()
     site = tape.site(axis, weight, bias)
-    out = LayerNorm.apply(x, list(normalized_shape), tape.data(weight), tape.data(bias), eps, tape.anchor, site)
+    out = LayerNorm.apply(x, list(normalized_shape), tape.data(weight), tape.data(bias), eps, tape.anchor, site)  # type: ignore[no-untyped-call]
     return tape.share(out, use.key) if free else out
 
 
@@ -71,4 +74,8 @@ def group_norm(
     return out if bias is None else out + bias.view(channels)
 
 
-RULES = {functional.layer_norm: layer_norm, functional.rms_norm: rms_norm, functional.group_norm: group_norm}
+RULES: dict[Callable[..., Any], Callable[..., Any]] = {
+    functional.layer_norm: layer_norm,
+    functional.rms_norm: rms_norm,
+    functional.group_norm: group_norm,
+}
