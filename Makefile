@@ -33,7 +33,7 @@ drugs: .quickstart/.quickstart .quickstart/.drugs
 	$(BIN)/dpeval run examples/drugs.toml --jobs $(JOBS)
 
 test: .venv/.dev .quickstart/.quickstart
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 test-slow: .venv/.dev .quickstart/.quickstart
 	$(BIN)/python -m pytest -m slow

@@ -132,7 +132,7 @@ class _Worker:
     def _train(self, folder: Path) -> None:
         defense = as_defense(self.job.defense)
         task = Task(train=self.job.split.members, num_labels=self.job.num_labels, checkpoint=self.checkpoint)
-        ctx = self._context("release", key_of(self.identity["defense"]))
+        ctx = self._context("release", key_of(self.identity))
         with measured() as meter:
             release = defense.train(task, ctx)
         (folder / "model").mkdir()

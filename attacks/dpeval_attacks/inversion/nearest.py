@@ -32,6 +32,8 @@ HELD_OUT = 0.2
 HELD_OUT_ROWS = 600
 GOOD_ENOUGH = 0.995
 """Held-out accuracy above which no second picture is tried."""
+PUBLIC_RIDGE = 0.1
+"""Clear public rows carry no noise and need this share of the ridge."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,15 +96,17 @@ class NearestInversion(InversionAttack):
         study = study_releases(texts.ids, rows, tokens, special_ids=checkpoint.special_ids)
         school = _School(self, checkpoint.input_embeddings(), study, checkpoint.special_ids)
         learn_on, try_on = _parted(study, len(texts), ctx)
-        own = school.reader(school.picture(learn_on), learn_on)
+        own = school.reader(school.picture(learn_on, self.ridge), learn_on)
         held_out = own.accuracy(try_on)
         if held_out < GOOD_ENOUGH:
             public = public_rows(checkpoint, texts, view.tap, ctx.device)
             clear = aligned([public.rows(i) for i in range(len(texts))], tokens, np.ones(len(texts)))
-            rival = school.picture(clear)
+            rival = school.picture(clear, self.ridge * PUBLIC_RIDGE)
             if school.reader(rival, learn_on).accuracy(try_on) >= held_out:
                 return _Lesson(study, school.reader(rival, study.sample), checkpoint.special_ids)
-        return _Lesson(study, school.reader(school.picture(study.sample), study.sample), checkpoint.special_ids)
+        return _Lesson(
+            study, school.reader(school.picture(study.sample, self.ridge), study.sample), checkpoint.special_ids
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +118,8 @@ class _School:
     study: Study
     special_ids: frozenset[int]
 
-    def picture(self, sample: Sample) -> Picture:
-        return fit_picture(sample, self.table, ridge=self.attack.ridge)
+    def picture(self, sample: Sample, ridge: float) -> Picture:
+        return fit_picture(sample, self.table, ridge=ridge)
 
     def reader(self, picture: Picture, sample: Sample) -> Reader:
         said = self.study.inner_tokens
