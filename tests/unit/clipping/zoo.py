@@ -12,7 +12,8 @@ SMALL = {"vocab_size": V, "hidden_size": 16, "num_hidden_layers": 2, "num_attent
 DISTIL = {"vocab_size": V, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 24}
 GPT = {"vocab_size": V, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 24, "pad_token_id": 0}
 T5 = {"vocab_size": V, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2, "pad_token_id": 0,
-      "decoder_start_token_id": 0, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 9}  # fmt: skip
+      "decoder_start_token_id": 0, "relative_attention_num_buckets": 8,
+      "relative_attention_max_distance": 12}  # fmt: skip
 OPT = {"vocab_size": V, "hidden_size": 16, "ffn_dim": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
        "max_position_embeddings": 24, "word_embed_proj_dim": 16, "pad_token_id": 1}  # fmt: skip
 LLAMA = {**SMALL, "num_key_value_heads": 1, "head_dim": 8, "pad_token_id": 0}
