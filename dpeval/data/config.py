@@ -6,7 +6,7 @@
 >>> DataConfig(source="reviews.csv", text="text", label="text")
 Traceback (most recent call last):
 ...
-dpeval.data.errors.DataError: [data] label: 'text' is also the text column; a classifier would read its own answer
+dpeval.errors.DataError: [data] label: 'text' is also the text column; a classifier would read its own answer
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 >>> read_json('{"text": "fine"\\n', "a.jsonl", wanted=("text",))
 Traceback (most recent call last):
 ...
-dpeval.data.errors.DataError: a.jsonl, line 1, column 16: not JSON (Expecting ',' delimiter)
+dpeval.errors.DataError: a.jsonl, line 1, column 16: not JSON (Expecting ',' delimiter)
 """
 
 from __future__ import annotations

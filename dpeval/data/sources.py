@@ -3,7 +3,7 @@
 >>> read_source("synthetic:reviews?n=3", DataConfig(source="", text="text", label="label"), Path(), None).rows
 Traceback (most recent call last):
 ...
-dpeval.data.errors.DataError: [data] source: expected a text that is not empty, got ''
+dpeval.errors.DataError: [data] source: expected a text that is not empty, got ''
 >>> config = DataConfig(source="synthetic:reviews?n=3", text="text", label="label")
 >>> read_source(config.source, config, Path(), split=None).rows
 (1, 2, 3)

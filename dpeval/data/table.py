@@ -6,7 +6,7 @@
 >>> table.column("txt")
 Traceback (most recent call last):
 ...
-dpeval.data.errors.DataError: a.csv has no column 'txt'; did you mean 'text'? there are: 'text', 'label'
+dpeval.errors.DataError: a.csv has no column 'txt'; did you mean 'text'? there are: 'text', 'label'
 """
 
 from __future__ import annotations

@@ -95,18 +95,16 @@ class NearestInversion(InversionAttack):
         rows = [released.rows(i) for i in order_of(released.ids, texts.ids)]
         study = study_releases(texts.ids, rows, tokens, special_ids=checkpoint.special_ids)
         school = _School(self, checkpoint.input_embeddings(), study, checkpoint.special_ids)
+        picture = school.picture(study.sample, self.ridge)
         learn_on, try_on = _parted(study, len(texts), ctx)
-        own = school.reader(school.picture(learn_on, self.ridge), learn_on)
-        held_out = own.accuracy(try_on)
+        held_out = school.reader(school.picture(learn_on, self.ridge), learn_on).accuracy(try_on)
         if held_out < GOOD_ENOUGH:
             public = public_rows(checkpoint, texts, view.tap, ctx.device)
             clear = aligned([public.rows(i) for i in range(len(texts))], tokens, np.ones(len(texts)))
             rival = school.picture(clear, self.ridge * PUBLIC_RIDGE)
             if school.reader(rival, learn_on).accuracy(try_on) >= held_out:
-                return _Lesson(study, school.reader(rival, study.sample), checkpoint.special_ids)
-        return _Lesson(
-            study, school.reader(school.picture(study.sample, self.ridge), study.sample), checkpoint.special_ids
-        )
+                picture = rival
+        return _Lesson(study, school.reader(picture, study.sample), checkpoint.special_ids)
 
 
 @dataclass(frozen=True, eq=False)

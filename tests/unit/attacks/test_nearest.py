@@ -7,7 +7,7 @@ import pytest
 
 from dpeval.types import Embeddings, Records
 from dpeval_attacks.inversion.nearest import NearestInversion
-from dpeval_attacks.inversion.observation import fit_picture
+from dpeval_attacks.inversion.reader import Reader
 
 
 def recover(world, view, *, auxiliary=None, **options):
@@ -24,10 +24,12 @@ def test_clear_rows_give_every_word_away(world, tap, metric, prior):
     assert world.recall(found.tokens) >= 0.99
 
 
-def test_a_trained_model_is_read_with_the_picture_learnt_from_its_releases(world):
-    """All weights far from the public ones: the public picture alone would not do."""
-    found = recover(world, world.view("encoder.1.add_norm_2", stir=1.0))
-    assert world.recall(found.tokens) >= 0.95
+def test_a_trained_model_is_read_with_the_picture_learnt_from_its_releases(world, monkeypatch):
+    """All weights far from the public ones: the public picture alone, forced on it here, does much worse."""
+    moved = world.view("encoder.1.add_norm_2", stir=1.0)
+    found = world.recall(recover(world, moved).tokens)
+    monkeypatch.setattr(Reader, "accuracy", lambda self, sample: 0.0)
+    assert found > world.recall(recover(world, moved).tokens) + 0.15
 
 
 def test_special_tokens_are_never_answered_and_their_rows_stay_open(world):
@@ -52,10 +54,10 @@ def test_a_padded_release_of_little_noise_gives_words_and_length_away(world, nor
 
 
 def test_the_public_picture_wins_under_noise_where_the_model_is_as_published(world, monkeypatch):
-    noisy = world.view("embedding", 0.03)
-    with_public = world.recall(recover(world, noisy).tokens)
+    noisy = world.view("embedding", 0.05)
+    with_public = world.recall(recover(world, noisy, max_auxiliary=12).tokens)
     monkeypatch.setattr("dpeval_attacks.inversion.nearest.GOOD_ENOUGH", 0.0)
-    assert with_public > world.recall(recover(world, noisy).tokens) + 0.05
+    assert with_public > world.recall(recover(world, noisy, max_auxiliary=12).tokens) + 0.1
 
 
 def test_it_beats_the_plain_regression_of_word_embeddings_on_rows(world):
@@ -160,10 +162,3 @@ def test_a_pooled_tap_is_unfit_with_its_reason_and_other_taps_are_fit(world):
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(ValueError, match=f"{next(iter(options))}.*got"):
         NearestInversion(**options)
-
-
-def test_a_picture_is_fitted_on_more_than_one_position(world):
-    """Guards the fixture: with one position only, the position part of the picture would go untested."""
-    clear = world.view("embedding").embed(world.auxiliary)
-    assert len(clear.rows(0)) > 5
-    assert fit_picture.__doc__

@@ -22,21 +22,18 @@ def accuracy(world, found):
 
 @pytest.mark.parametrize("model", ["logistic", "mlp"])
 @pytest.mark.parametrize("tap", ["embedding", "output"])
-def test_the_genre_shows_in_clear_embeddings(world, model, tap):
-    """Four genres; the majority guess is right for about a quarter."""
+def test_the_attribute_shows_in_clear_embeddings(world, model, tap):
+    """Four values; a guess is right for about a quarter."""
     found = infer(world, world.view(tap), model=model)
     assert found.ids == world.targets.ids
-    assert found.scores.shape == (20, world.values)
-    assert accuracy(world, found) >= 0.6
+    assert found.scores.shape == (30, world.values)
+    assert accuracy(world, found) >= 0.9
 
 
-def test_more_views_and_more_queries_read_more_through_noise(world):
-    weak, views, both = (
-        accuracy(world, infer(world, world.view("embedding", 0.05), views=v, queries=q))
-        for v, q in ((1, 1), (12, 1), (12, 12))
-    )
-    assert weak <= views + 0.1
-    assert both > weak + 0.15
+def test_more_queries_and_views_read_more_through_noise(world):
+    view = world.view("embedding", 0.1)
+    weak, strong = (accuracy(world, infer(world, view, views=k, queries=k)) for k in (1, 6))
+    assert strong > weak + 0.15
 
 
 def test_each_view_of_its_own_texts_is_a_fresh_average_over_the_queries(world):
@@ -60,7 +57,7 @@ def test_targets_take_no_part_in_fitting(world):
         return Embeddings(clear.ids, values, clear.offsets)
 
     plain, spoilt = (infer(world, world.view("embedding", spoil=s)).scores for s in (lambda e: e, spoil))
-    others = np.arange(20) != 3
+    others = np.arange(30) != 3
     assert np.array_equal(plain[others], spoilt[others])
     assert not np.array_equal(plain[3], spoilt[3])
 
@@ -69,15 +66,15 @@ def test_records_without_the_attribute_are_left_out(world):
     half = replace(
         world.auxiliary, attributes=tuple(a if i % 2 else None for i, a in enumerate(world.auxiliary.attributes))
     )
-    only = world.auxiliary.take(range(1, 60, 2))
+    only = world.auxiliary.take(range(1, 100, 2))
     assert np.array_equal(*(infer(world, world.view("embedding"), auxiliary=a).scores for a in (half, only)))
 
 
 def test_nothing_to_learn_from_is_an_error_that_says_so(world):
-    nothing = replace(world.auxiliary, attributes=(None,) * 60)
-    with pytest.raises(ValueError, match="none of 60 auxiliary records has the attribute"):
+    nothing = replace(world.auxiliary, attributes=(None,) * 100)
+    with pytest.raises(ValueError, match="none of 100 auxiliary records has the attribute"):
         infer(world, world.view("embedding"), auxiliary=nothing)
-    outside = replace(world.auxiliary, attributes=(99,) * 60)
+    outside = replace(world.auxiliary, attributes=(99,) * 100)
     with pytest.raises(ValueError, match=rf"expected attribute values 0\.\.{world.values - 1}, got \['99'\]"):
         infer(world, world.view("embedding"), auxiliary=outside)
 

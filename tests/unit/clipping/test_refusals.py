@@ -199,12 +199,32 @@ def test_rows_in_another_order_are_refused() -> None:
             self.one, self.two = nn.Linear(3, 3), nn.Linear(3, 1)
 
         def forward(self, x: Tensor) -> Tensor:
-            order = torch.tensor([2, 0, 3, 1])
+            order = torch.tensor([2, 0, 3, 1]) if len(x) == 4 else torch.arange(len(x))
             return self.two(torch.tanh(self.one(x)[order]))[order.argsort()].squeeze(1)
 
     model = Shuffled()
     with pytest.raises(ClippingError, match="'two'"):
         ClippedGradients(model, 1.0).backward(model(torch.randn(4, 3)))
+
+
+def test_a_model_that_runs_with_one_number_of_rows_only_is_refused() -> None:
+    """Where trial runs fail, what holds examples is not guessed; the model's own errors come through."""
+
+    class Fixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x * torch.ones(4, 1)).squeeze(1)
+
+    model = Fixed()
+    clip = ClippedGradients(model, 1.0)
+    with pytest.raises(ClippingError, match="trial run"):
+        model(torch.randn(4, 3))
+    with pytest.raises(RuntimeError, match="must match"):
+        model(torch.randn(5, 3))
+    clip.detach()
 
 
 def test_rows_picked_in_order_are_exact(errors: Callable[..., tuple[float, float]]) -> None:

@@ -71,13 +71,15 @@ class Layout:
 
     def __init__(self) -> None:
         self.plan: Plan | None = None
+        self.failure: Exception | None = None
+        """Why there is no plan, where the trial runs failed."""
         self._plans: dict[Any, Plan] = {}
         self._counts: Counter[Key] = Counter()
 
     def begin(self, tape: Tape, module: nn.Module, args: Any, kwargs: Any) -> int | None:
         """Starts a forward pass of ``module``: its number of rows (None: unknown), with a plan for its arguments."""
         self._counts.clear()
-        self.plan = None
+        self.plan = self.failure = None
         leaves, spec = tree_flatten((args, kwargs))
         sizes = Counter(leaf.shape[0] for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim)
         rows = sizes.most_common(1)[0][0] if sizes else None
@@ -85,9 +87,14 @@ class Layout:
             return rows
         kind = (id(module), module.training, str(spec), tuple(_kind(leaf, rows) for leaf in leaves))
         if kind not in self._plans:
-            self._plans[kind] = self._probed(tape, module, leaves, spec, rows)
+            try:
+                self._plans[kind] = self._probed(tape, module, leaves, spec, rows)
+            except Exception as error:  # noqa: BLE001 - what the model's own run shows as well is shown by that
+                with torch.no_grad(), torch.random.fork_rng(devices=_devices(leaves)):
+                    module.forward(*args, **kwargs)
+                self.failure = error
             self._counts.clear()
-        self.plan = self._plans[kind]
+        self.plan = self._plans.get(kind)
         return rows
 
     def use(self, tape: Tape, operands: list[Any]) -> Use:
@@ -102,6 +109,14 @@ class Layout:
             inputs = outputs = None
         return Use(key, inputs, outputs)
 
+    def need_plan(self, where: str, tensor: Tensor) -> None:
+        """ClippingError if only a plan could tell what ``tensor`` is, and the trial runs for it failed."""
+        if self.failure is not None and not tensor.requires_grad:
+            raise ClippingError(
+                f"{where}: whether a tensor of shape {tuple(tensor.shape)} holds examples is unknown: a trial run of "
+                f"the model with {ROWS[0]} or {ROWS[1]} rows of the input failed: {self.failure}"
+            ) from self.failure
+
     def axes_of(self, parameter: Any, position: int) -> set[int | None]:
         """The axes seen at operand ``position`` over all direct uses of ``parameter``."""
         uses = {} if self.plan is None else self.plan.uses
@@ -109,9 +124,8 @@ class Layout:
                 if key[0] == id(parameter) and len(key) == 2 and position < len(inputs)}  # fmt: skip
 
     def _probed(self, tape: Tape, module: nn.Module, leaves: list[Any], spec: Any, rows: int) -> Plan:
-        devices = sorted({leaf.device.index for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_cuda})
         runs = []
-        with torch.no_grad(), torch.random.fork_rng(devices=devices):
+        with torch.no_grad(), torch.random.fork_rng(devices=_devices(leaves)):
             for count in ROWS:
                 self._counts.clear()
                 args, kwargs = tree_unflatten([_first_row(leaf, rows, count) for leaf in leaves], spec)
@@ -166,6 +180,11 @@ def tensors_in(args: Any, kwargs: Any) -> list[Any]:
     return found
 
 
+def _devices(leaves: list[Any]) -> list[int]:
+    """The CUDA devices on which a run draws random numbers."""
+    return sorted({leaf.device.index for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_cuda})
+
+
 def _kind(leaf: Any, rows: int) -> Any:
     if isinstance(leaf, Tensor):
         return (leaf.dtype, leaf.ndim, leaf.ndim > 0 and leaf.shape[0] == rows)
@@ -175,7 +194,7 @@ def _kind(leaf: Any, rows: int) -> Any:
 def _first_row(leaf: Any, rows: int, count: int) -> Any:
     """``count`` copies of the first row of a tensor that has ``rows`` of them."""
     if isinstance(leaf, Tensor) and leaf.ndim and leaf.shape[0] == rows:
-        return leaf[:1].expand(count, *leaf.shape[1:])
+        return leaf[:1].repeat(count, *[1] * (leaf.ndim - 1))
     return leaf
 
 

@@ -83,6 +83,7 @@ class Mixture:
             raise unclear(self.tape.where(), tensor, self.batch)
         if tensor.requires_grad:
             return 0
+        self.tape.layout.need_plan(self.tape.where(), tensor)
         leads = tensor.ndim > 0 and tensor.shape[0] == self.batch
         if leads and self.name in ELEMENTWISE:
             leads = all(tensor.ndim > s.ndim or (tensor.ndim == s.ndim and s.shape[0] == 1)

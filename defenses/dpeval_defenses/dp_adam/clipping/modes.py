@@ -68,20 +68,22 @@ class BookKeeping:
 
     def run(self, losses: Tensor) -> Tensor:
         """Adds Σ min(1, C/‖g_i‖) g_i to ``.grad``; returns ‖g_i‖²."""
-        with self.tape.listening(self._keep, len(losses)) as grads:
+        with self.tape.listening(self._keep, len(losses)):
             losses.sum().backward()  # type: ignore[no-untyped-call]
-            return self._clip(grads, len(losses))
+        return self._clip(len(losses))
 
     def _keep(self, parameter: nn.Parameter, record: Record) -> None:
         self.uses.setdefault(parameter, []).append(record)
 
     @torch.no_grad()
-    def _clip(self, grads: Grads, count: int) -> Tensor:
+    def _clip(self, count: int) -> Tensor:
         squares = total_squared_norms(self.uses, count)
         factors, finite = clip_factors(squares, self.bound), unless_all(squares.isfinite())
         while self.uses:
             parameter, uses = self.uses.popitem()
+            grads: Grads = {parameter: parameter.grad}
             add_clipped(grads, parameter, uses, factors, finite)
+            parameter.grad = grads[parameter]
         return squares
 
 

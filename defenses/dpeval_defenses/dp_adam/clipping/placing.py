@@ -1,6 +1,7 @@
 """Puts the operand of an operation with a rule into the form (B, …), or says why it has none.
 
 >>> from dpeval_defenses.dp_adam.clipping.tape import Tape
+>>> import torch
 >>> tape = Tape(torch.nn.Linear(2, 1))
 >>> tape.batch = 4
 >>> check_rows(tape, torch.zeros(5, 2), axis=0)
@@ -53,6 +54,7 @@ def _axis(tape: Tape, use: Use, tensor: Tensor, parameter: Any, position: int) -
         choices.discard(None)
     if len(choices) == 1:
         return choices.pop()
+    tape.layout.need_plan(tape.where(), tensor)
     return 0 if tensor.requires_grad or (tensor.ndim and tensor.shape[0] == tape.batch) else None
 
 

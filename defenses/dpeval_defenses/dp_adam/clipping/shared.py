@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Shared(torch.Tensor):
-    """A tensor without a batch dimension that hides one: ``hidden`` is (B, *visible), ``trail`` its origin."""
+    """A tensor that hides its batch dimension: ``hidden`` has shape (B, *visible); ``trail`` is its origin."""
 
     tape: Tape
     hidden: Tensor

@@ -123,7 +123,8 @@ class Tape:
         ClippingError.
         """
         trained = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
-        grads: Grads = {p: p.grad for p in trained.values()}
+        before: Grads = {p: p.grad for p in trained.values()}
+        grads = dict(before)
         for parameter in trained.values():
             parameter.grad = None
         self.receiver, self.expected_batch = receiver, batch
@@ -133,6 +134,9 @@ class Tape:
         try:
             yield grads
             refuse_stray([name for name, p in trained.items() if p.grad is not None])
+        except BaseException:
+            grads = before
+            raise
         finally:
             self.receiver = self.expected_batch = None
             self._restore()

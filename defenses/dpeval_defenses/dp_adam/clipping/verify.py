@@ -124,10 +124,8 @@ class _Check:
         return _relative(self.norms[i], norm), off / max(_length(expected), 1e-12), coupling, _length(share)
 
     def _run(self, batch: Any) -> Tensor:
-        wants = [p for p in inspect.signature(self.loss).parameters.values()
-                 if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]  # fmt: skip
         output = call(self.engine.model, batch)
-        return self.loss(output, batch) if len(wants) > 1 else self.loss(output)
+        return self.loss(output, batch) if _arguments(self.loss) > 1 else self.loss(output)
 
     def _alone(self, i: int) -> Tensor | None:
         """The losses of example ``i`` as a batch of one; None where the loss holds on to the whole batch's targets."""
@@ -198,6 +196,15 @@ def evaluation(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+def _arguments(function: Loss) -> int:
+    """How many positional arguments ``function`` needs; 1 where that is not known."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return 1
+    return sum(1 for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
 def _has_rows(value: Any, rows: int) -> bool:
