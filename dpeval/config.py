@@ -213,13 +213,24 @@ def _plugins(kind: Kind, document: Mapping[str, Any], registry: Registry, place:
         for other in found[:i]:
             if one.plugin == other.plugin and one.use == other.use:
                 raise place.at(key).error(f"{one.label!r} occurs twice with the same settings; remove one")
-    return tuple(_distinct(found))
+    return _told_apart(tuple(_distinct(found)), place.at(key))
+
+
+def _told_apart(found: tuple[Named, ...], place: Place) -> tuple[Named, ...]:
+    """Results are joined by label, so two plug-ins of one label would lend each other their claims."""
+    labels = [one.label for one in found]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise place.error(f"two of them would be called {label!r}; give each a `name` of its own")
+    return found
 
 
 def _variants(kind: Kind, table: dict[str, Any], registry: Registry, place: Place) -> list[Named]:
     use, label = table.pop("use", None), table.pop("name", None)
     if not isinstance(use, str):
         raise place.at("use").error(f"expected the name of a {kind[:-1]}; Known: {', '.join(registry.names(kind))}")
+    if label is not None and not (isinstance(label, str) and label.strip() and label.isprintable()):
+        raise place.at("name").error(f"expected a name on one line, got {label!r}")
     try:
         cls = registry.get(kind, use)
     except ConfigError as error:

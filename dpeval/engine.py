@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.managers import SyncManager
 from typing import Any, Protocol
 
 from dpeval.jobs import Bench, Job, JobReport
@@ -65,7 +67,9 @@ class Processes:
         """Run ``jobs``; returns those that were not finished when a worker died."""
         left = {id(job): job for job in jobs}
         context = multiprocessing.get_context("spawn")
-        with context.Manager() as manager:
+        manager = SyncManager(ctx=context)
+        manager.start(_end_with_parent)
+        with manager:
             events = manager.Queue()
             pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _start_worker, (bench, _environment(bench)))
             try:
@@ -80,10 +84,10 @@ class Processes:
             except BrokenProcessPool:
                 return list(left.values())
             finally:
+                workers_left = list((getattr(pool, "_processes", None) or {}).values())  # shutdown forgets them
                 pool.shutdown(wait=False, cancel_futures=True)
-                for process in list((getattr(pool, "_processes", None) or {}).values()):
-                    if left:
-                        process.terminate()
+                for process in workers_left if left else []:
+                    process.terminate()
         return []
 
 
@@ -100,7 +104,20 @@ def _environment(bench: Bench) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(bench.threads), "MKL_NUM_THREADS": str(bench.threads)}
 
 
+def _end_with_parent() -> None:
+    """Leave when the parent is gone, however it ended: a killed run leaves no process behind, and none that works."""
+
+    def wait_for_it() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait_for_it, daemon=True).start()
+
+
 def _start_worker(bench: Bench, environment: dict[str, str]) -> None:
+    _end_with_parent()
     os.environ.update(environment)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch

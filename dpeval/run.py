@@ -10,6 +10,7 @@ Example (trains a model, so it is not run as a test)::
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import shutil
@@ -127,6 +128,7 @@ def run_matrix(matrix: Path, options: Options, stream: TextIO | None = None) -> 
     """:func:`run` with its options as one record; progress goes to ``stream``."""
     started = time.time()
     experiment = read_matrix(matrix, options.plugins, options.limit)
+    about = provenance(experiment, options.command, options.jobs, started, {})
     engine = choose_engine(options)
     folder = output_folder(experiment, options.out)
     with locked(folder):
@@ -138,9 +140,10 @@ def run_matrix(matrix: Path, options: Options, stream: TextIO | None = None) -> 
         planned = plan(experiment, materials)
         reports = _work(planned, bench_for(experiment, folder, options), engine, stream)
         trials = _ledger(folder / LEDGER, reports, materials)
-        about = provenance(experiment, options.command, options.jobs, started, trials)
+        # the matrix and its commit as they were read: a file edited while the run works is not what was run
+        about = dataclasses.replace(about, trials=trials, seconds=round(time.time() - started, 1))
         result = collect(experiment, materials, planned, reports, about)
-        _write(folder, matrix, result)
+        _write(folder, result)
     return Run(result, folder)
 
 
@@ -264,7 +267,7 @@ def _remember(folder: Path, experiment: Experiment) -> None:
     write_json(folder / ORIGIN, origin)
 
 
-def _write(folder: Path, matrix: Path, result: RunResult) -> None:
-    write_text(folder / MATRIX, matrix.read_text(encoding="utf-8-sig"))
+def _write(folder: Path, result: RunResult) -> None:
+    write_text(folder / MATRIX, result.provenance.matrix_text)
     write_json(folder / RESULT, dump(result))
     write_text(folder / REPORT, render_markdown(result))

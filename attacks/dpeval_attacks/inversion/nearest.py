@@ -22,10 +22,10 @@ from dpeval.plugin import Context, EmbeddingView, InversionAttack, Knowledge
 from dpeval.types import Ints, Records, Recovered, Rows
 from dpeval_attacks.draws import check_queries, mean_rows, order_of
 from dpeval_attacks.inversion.observation import Picture, Sample, fit_picture, log_frequencies
-from dpeval_attacks.inversion.public import public_rows
+from dpeval_attacks.inversion.public import public_sample
 from dpeval_attacks.inversion.reader import Reader
 from dpeval_attacks.inversion.search import METRICS, NO_ANSWER, Metric
-from dpeval_attacks.inversion.study import Study, aligned, study_releases
+from dpeval_attacks.inversion.study import Study, study_releases
 
 HELD_OUT = 0.2
 """Share of the auxiliary texts on which the adversary tries its pictures before it uses one."""
@@ -99,10 +99,10 @@ class NearestInversion(InversionAttack):
         learn_on, try_on = _parted(study, len(texts), ctx)
         held_out = school.reader(school.picture(learn_on, self.ridge), learn_on).accuracy(try_on)
         if held_out < GOOD_ENOUGH:
-            public = public_rows(checkpoint, texts, view.tap, ctx.device)
-            clear = aligned([public.rows(i) for i in range(len(texts))], tokens, np.ones(len(texts)))
-            rival = school.picture(clear, self.ridge * PUBLIC_RIDGE)
-            if school.reader(rival, learn_on).accuracy(try_on) >= held_out:
+            width = study.sample.rows.shape[1]
+            clear = public_sample(checkpoint, texts, tokens, view.tap, width=width, device=ctx.device)
+            rival = None if clear is None else school.picture(clear, self.ridge * PUBLIC_RIDGE)
+            if rival is not None and school.reader(rival, learn_on).accuracy(try_on) >= held_out:
                 picture = rival
         return _Lesson(study, school.reader(picture, study.sample), checkpoint.special_ids)
 

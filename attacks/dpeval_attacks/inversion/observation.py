@@ -88,7 +88,10 @@ def fit_picture(sample: Sample, table: NDArray[np.floating], *, ridge: float) ->
     """Least squares of the rows on (word embedding, position), rows of higher gain weighing more.
 
     ``table`` is the public word-embedding table (V, e); ``ridge`` is relative to the spread of its used entries.
+    ValueError for an empty sample.
     """
+    if not len(sample):
+        raise ValueError("no released row of a known token is finite: nothing to learn the release from")
     words = _standardised(table, sample.tokens)
     width, known = words.shape[1], int(sample.positions.max()) + 1
     centre = _weighted_mean(sample)

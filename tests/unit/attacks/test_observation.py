@@ -61,6 +61,12 @@ def test_fewer_rows_than_columns_is_solvable():
     assert np.isfinite(fit_picture(sample, table, ridge=0.0).means).all()
 
 
+def test_nothing_to_learn_from_is_refused():
+    sample, table, _, _ = made(n=3)
+    with pytest.raises(ValueError, match="nothing to learn the release from"):
+        fit_picture(sample.where(np.zeros(3, dtype=bool)), table, ridge=1.0)
+
+
 def test_a_public_picture_is_rescaled_to_the_release():
     sample, table, _, _ = made(noise=1e-3)
     public = fit_picture(sample, table, ridge=1e-8)
