@@ -11,7 +11,7 @@ import torch
 from dpeval.errors import LeakError
 from dpeval.plugin import Defense, Release
 from dpeval.testing.bench import Tiny, context, global_randomness_watched, require
-from dpeval.types import Claim, Embeddings, NoClaim, Predictions, Trust
+from dpeval.types import Claim, Embeddings, NoClaim, Predictions, Trust, Unit
 
 TOLERANCE = 1e-5
 
@@ -136,6 +136,12 @@ def lets_nothing_go_round(subject: DefenseSubject) -> None:
     require(
         bool(np.abs(mixed - got.log_probs).max() <= TOLERANCE),
         "predict_from looks the text up by its id: the clear text goes round",
+    )
+    lengths = np.diff(released.offsets)
+    require(
+        claim.unit is Unit.TOKEN or bool((lengths == lengths[0]).all()),
+        f"texts release {lengths.min()} to {lengths.max()} rows: their number tells the length of the text, which no "
+        "noise hides; release the same number for every text",
     )
     again = release.embed(few, subject.tap, draw=1)
     require(

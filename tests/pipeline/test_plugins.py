@@ -26,7 +26,7 @@ from dpeval.models.fit import fit
 from dpeval.models.release import TextRelease
 from dpeval.models.transform import Identity, Transform, normal_like
 from dpeval.plugin import *
-from dpeval.types import Adjacency, Claim, NoClaim, Trust, Unit
+from dpeval.types import Adjacency, Claim, Embeddings, NoClaim, Trust, Unit
 
 
 def trained(task, ctx, epochs=20, rate=3e-3):
@@ -135,6 +135,41 @@ class Noise(Transform):
         return x / x.flatten(1).norm(dim=1).view(-1, 1, 1) + 1.2 * normal_like(x, generators)
 '''
 )
+RAGGED = (
+    HEAD
+    + '''
+
+@dataclass(frozen=True, eq=False)
+class OneRowAWord(TextRelease):
+    """Lets out as many noised rows as the text has tokens."""
+    def embed(self, records, tap, *, draw=0):
+        whole = super().embed(records, tap, draw=draw)
+        many = [min(len(whole.rows(i)), 3 + i) for i in range(len(whole))]
+        rows = [whole.rows(i)[:n] for i, n in enumerate(many)]
+        return Embeddings(whole.ids, np.concatenate(rows), np.cumsum([0, *many]))
+    def predict_from(self, released):
+        answers = np.full((len(released), 2), np.log(0.5))
+        return Predictions(released.ids, answers)
+    def predict(self, records, *, draw=0):
+        return self.predict_from(self.embed(records, "embedding", draw=draw))
+
+@dataclass(frozen=True, kw_only=True)
+class Bypass(Defense):
+    """Noise on every row, and the number of rows in the clear."""
+    source: ClassVar[str] = "a length"
+    def train(self, task, ctx):
+        stated = claim(8.0, Unit.SEQUENCE, Trust.LOCAL, Adjacency.ANY_TWO_INPUTS)
+        return OneRowAWord(trained(task, ctx, epochs=1), task.checkpoint, stated, "embedding", Noise(), ctx.seed)
+    def releases_at(self):
+        return "embedding"
+
+@dataclass(frozen=True)
+class Noise(Transform):
+    """Normalises and adds noise."""
+    def apply(self, x, generators):
+        return x / x.flatten(1).norm(dim=1).view(-1, 1, 1) + 1.2 * normal_like(x, generators)
+'''
+)
 
 
 def plugin(folder: Path, text: str, name: str = "mine.py") -> Path:
@@ -180,7 +215,10 @@ def test_random_scores_read_attack_not_validated(matrix: Matrix, tmp_path: Path)
     assert "private" not in cell.reading.lower()
 
 
-@pytest.mark.parametrize(("text", "complaint"), [(BYPASS, "can be gone round"), (SIDE_DOOR, "goes round")])
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [(BYPASS, "can be gone round"), (SIDE_DOOR, "goes round"), (RAGGED, "the length of the text")],
+)
 def test_a_way_round_the_noise_fails_the_contract(tmp_path: Path, text: str, complaint: str) -> None:
     outcome = check_target(f"{plugin(tmp_path, text)}:Bypass")
     assert not outcome.passed

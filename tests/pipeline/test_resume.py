@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from dpeval.config import Experiment
 from dpeval.errors import StoreError
+from dpeval.materials import Materials, load_materials
 from dpeval.results import RunResult
 from dpeval.run import locked, run
 
@@ -33,6 +35,29 @@ def start(*words: object) -> subprocess.Popen[bytes]:
     )
 
 
+def children(pid: int) -> list[int]:
+    """The processes that ``pid`` started."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def left_of(pids: list[int], seconds: float = 30.0) -> list[int]:
+    """Those that are still there after a while."""
+    deadline = time.monotonic() + seconds
+    while (left := [pid for pid in pids if running(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+def running(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts processes in /proc")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_and_run_again_gives_the_same_result_and_redoes_nothing(
     matrix: Matrix, tmp_path: Path, workers: int, essence: Callable[[RunResult], dict[str, Any]]
@@ -42,16 +67,50 @@ def test_killed_and_run_again_gives_the_same_result_and_redoes_nothing(
     deadline = time.monotonic() + 120
     while len(entries(out)) < 3 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
+    started = children(process.pid)
+    assert len(started) >= (workers if workers > 1 else 0)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
+    assert not left_of(started), "a killed run left processes behind"
     finished = entries(out)
     assert finished, "the run was killed before anything was finished"
     assert not (out / "run.json").exists(), "the run had ended before it was killed"
-    time.sleep(1.0)  # orphaned workers notice that their parent is gone
     done = run(file, out=out)
     after = entries(out)
     assert all(after[key] == made for key, made in finished.items()), "finished work was redone"
     assert essence(done.result) == essence(run(file, out=tmp_path / "whole").result)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts processes in /proc")
+def test_interrupted_it_ends_with_130_at_once_and_keeps_what_was_finished(matrix: Matrix, tmp_path: Path) -> None:
+    """The signal reaches the main process alone, as from a supervisor: workers are ended, not waited for."""
+    slow = '[[defense]]\nuse = "none"\nepochs = [1, 4000]\n'
+    file, out = matrix(defenses=slow), tmp_path / "out"
+    process = start("run", file, "--out", out, "--jobs", 2)
+    deadline = time.monotonic() + 120
+    while len(entries(out)) < 2 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    started = children(process.pid)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert not left_of(started), "an interrupted run left processes behind"
+    assert len(entries(out)) >= 2
+
+
+def test_the_report_holds_the_matrix_that_was_run_and_not_what_its_file_says_later(
+    matrix: Matrix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = matrix()
+    before = file.read_text()
+
+    def edited(experiment: Experiment) -> Materials:
+        file.write_text(before + "# edited while the run works\n")
+        return load_materials(experiment)
+
+    monkeypatch.setattr("dpeval.run.load_materials", edited)
+    done = run(file, out=tmp_path / "out")
+    assert done.result.provenance.matrix_text == before
+    assert (tmp_path / "out" / "matrix.toml").read_text() == before
 
 
 def test_the_same_command_again_makes_nothing_new(matrix: Matrix, tmp_path: Path) -> None:

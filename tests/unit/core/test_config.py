@@ -90,3 +90,16 @@ def test_other_formats_and_missing_files_are_refused_by_name(tmp_path: Path) -> 
         read_matrix(tmp_path / "absent.toml")
     with pytest.raises(ConfigError, match=r"a matrix is a TOML file, got \.yaml"):
         read_matrix(tmp_path / "m.yaml")
+
+
+def test_two_plugins_of_one_name_are_refused(tmp_path: Path) -> None:
+    """Results are joined by label: under one name the claim of one would stand beside the numbers of the other."""
+    two = 'name = "same"\n[[defense]]\nuse = "dp-adam"\nname = "same"\nepsilon = 1'
+    with pytest.raises(ConfigError, match=r"defense: two of them would be called 'same'"):
+        read_matrix(matrix(tmp_path, defense=two))
+
+
+@pytest.mark.parametrize("name", ["3", '"a\\nb"', '" "', '""'])
+def test_a_name_is_text_on_one_line(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="expected a name on one line"):
+        read_matrix(matrix(tmp_path, defense=f"name = {name}"))

@@ -175,7 +175,7 @@ class Tape:
 
     def tracks(self, value: Any) -> bool:
         """Whether ``value`` is one of the model's trainable parameters."""
-        return isinstance(value, Tracked)
+        return type(value) is self.tracked_class
 
     def shares(self, value: Any) -> bool:
         """Whether ``value`` is shared by all examples."""
@@ -210,8 +210,8 @@ class Tape:
             tape=self,
             batch=self.known_batch(),
             axis=axis,
-            weight=weight if isinstance(weight, Tracked) else None,
-            bias=bias if isinstance(bias, Tracked) else None,
+            weight=weight if self.tracks(weight) else None,
+            bias=bias if self.tracks(bias) else None,
             transposed=transposed,
         )
         self._sites.add(site)
