@@ -8,10 +8,12 @@ True
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psutil
 
@@ -24,6 +26,7 @@ class Meter:
     """Filled in when the measured block ends."""
 
     def __init__(self) -> None:
+        _give_back()
         self._process = psutil.Process()
         self._start = self._peak = self._process.memory_info().rss
         self._wall, self._process_cpu = time.perf_counter(), time.process_time()
@@ -45,6 +48,13 @@ class Meter:
     def cost(self, trained_parameters: int = 0) -> Cost:
         """The readings as a record."""
         return Cost(self._seconds, self._cpu_seconds, self._peak - self._start, trained_parameters)
+
+
+def _give_back() -> None:
+    """Return freed memory to the system, so that what earlier work left behind does not hide what this work takes."""
+    gc.collect()
+    with suppress(OSError, AttributeError):  # only glibc has it
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 @contextmanager

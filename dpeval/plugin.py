@@ -250,7 +250,7 @@ class ExtractionAttack(Attack):
 
 
 __all__ = [
-    "Access", "Attack", "AttributeAttack", "Context", "Defense", "EmbeddingView",
+    "Access", "Attack", "AttributeAttack", "Context", "Defense", "EmbeddingView", "Embeddings",
     "ExtractionAttack", "Inferred", "InversionAttack", "Knowledge", "MembershipAttack", "PredictionView",
-    "Predictions", "Recovered", "Release", "Scores", "Task",
+    "Predictions", "Records", "Recovered", "Release", "Scores", "Task",
 ]  # fmt: skip

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -24,7 +25,7 @@ def class_name(name: str) -> str:
 
 def write_skeleton(kind: Kind, name: str, folder: Path) -> str:
     """Write ``NAME.py`` and ``test_NAME.py`` into ``folder``; refuses to overwrite. Returns what to do next."""
-    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or keyword.iskeyword(name):
         raise ConfigError(f"expected a name of small letters, digits and hyphens, such as my-{kind}, got {name!r}")
     stem, cls = name.replace("-", "_"), class_name(name)
     targets = {folder / f"{stem}.py": f"{kind}.py.txt", folder / f"test_{stem}.py": "test.py.txt"}

@@ -122,7 +122,7 @@ def _compare(claim: Claim, bound: EpsilonBound) -> Verdict:
         return Refuted(claim, bound)
     if bound.ceiling <= claim.epsilon:
         return Untestable(
-            f"had every guess been right, {bound.trials} records would show ε > {_floor(bound.ceiling)} at most, "
+            f"had every guess been right, {bound.trials} guesses would show ε > {_floor(bound.ceiling)} at most, "
             f"and ε = {claim.epsilon:.4g} is claimed",
             claim,
             bound,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpeval.collect.controls import Controls
 from dpeval.collect.gather import Gathered
-from dpeval.collect.measures import HEADLINES, CellMeasures, measure_cell
+from dpeval.collect.measures import HEADLINES, CellMeasures, measure_cell, with_limit
 from dpeval.collect.readings import reading
 from dpeval.jobs import as_attack
 from dpeval.matrix import Cell
@@ -54,8 +54,9 @@ def cell_results(
     """Every cell, in the order of the matrix."""
     tested = [(cell, m.p_value) for cell, m in measured.items() if m.p_value is not None]
     adjusted = dict(zip([c for c, _ in tested], holm([p for _, p in tested if p is not None]), strict=True))
+    limited = {cell: with_limit(m, len(tested)) for cell, m in measured.items()}
     return [
-        _result(gathered, cell, measured.get(cell), adjusted.get(cell), controls, blind) for cell in gathered.plan.cells
+        _result(gathered, cell, limited.get(cell), adjusted.get(cell), controls, blind) for cell in gathered.plan.cells
     ]
 
 
@@ -81,12 +82,14 @@ def _result(
     )  # fmt: skip
     if found is None:
         return base
+    trained = gathered.of_cell(cell)
     verdict = distinguishable(found, adjusted, gathered.experiment.report.level)
     return CellResult(
         defense=base.defense, attack=base.attack, goal=goal, tap=cell.tap, data=names[0], model=names[1],
         status=outcome.status, reason=outcome.reason, measures=found.measures, headline=found.headline, null=found.null,
         p_value=found.p_value, p_holm=adjusted, distinguishable=verdict, reading=reading(goal, found, verdict),
-        warnings=found.warnings, exposed=found.exposed, seconds=gathered.of_cell(cell).seconds(cell.trial),
+        warnings=found.warnings, exposed=found.exposed if verdict == "yes" else (),
+        seconds=trained.seconds(cell.trial),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scipy import stats
 
@@ -68,7 +68,6 @@ def _membership(
     if blind and len(blind) == len(runs):
         measures["auc_minus_blind"] = measure_gain(runs, blind, level=level)
     auc = measures["auc"]
-    measures |= _limit("auc", auc, 0.5)
     listed = found.details.get("exposed", ())
     exposed = tuple(str(one["id"]) for one in listed if isinstance(one, dict)) if isinstance(listed, tuple) else ()
     return CellMeasures(measures, "auc", 0.5, auc, 0.5, found.warnings, exposed, tuple(runs))
@@ -95,7 +94,6 @@ def _attribute(trained: Trained, trial: Trial, level: float) -> CellMeasures:
 def _against_baseline(measures: dict[str, Measured], headline: str, warnings: tuple[str, ...]) -> CellMeasures:
     baseline, gain = measures.get(f"baseline_{headline}"), measures.get(f"gain_{headline}", Undefined("no baseline"))
     null = baseline.value if isinstance(baseline, Estimate) else None
-    measures |= _limit(headline, gain, 0.0, shift=null or 0.0)
     return CellMeasures(measures, headline, null, gain, 0.0, warnings)
 
 
@@ -105,11 +103,18 @@ def _fixed_rows(runs: list[InversionRun]) -> int | None:
     return lengths.pop() if len(lengths) == 1 else None
 
 
-def _limit(name: str, tested: Measured, null: float, shift: float = 0.0) -> dict[str, Measured]:
-    """The smallest value of the headline that these sizes would have told from ``null`` with 80 % power."""
+def with_limit(found: CellMeasures, comparisons: int) -> CellMeasures:
+    """``found`` with the smallest value of its headline that would have been told from its null with 80 % power.
+
+    At the level that is left for one of ``comparisons`` tests (Bonferroni, which Holm's first step is): a limit at the
+    level of a single test would promise more than the adjusted test keeps.
+    """
+    tested = found.tested
     if not isinstance(tested, Estimate):
-        return {}
-    quantile = float(stats.norm.ppf(0.5 + tested.level / 2))
-    error = (tested.high - tested.low) / 2 / quantile
-    limit = min(1.0, null + shift + (quantile + float(stats.norm.ppf(POWER))) * error)
-    return {f"detectable_{name}": Estimate(limit, limit, limit, n=tested.n, level=tested.level, models=tested.models)}
+        return found
+    error = (tested.high - tested.low) / 2 / float(stats.norm.ppf(0.5 + tested.level / 2))
+    adjusted = float(stats.norm.ppf(1 - (1 - tested.level) / (2 * max(1, comparisons))))
+    null = found.null if found.null is not None else found.tested_null
+    limit = min(1.0, null + (adjusted + float(stats.norm.ppf(POWER))) * error)
+    shown = Estimate(limit, limit, limit, n=tested.n, level=tested.level, models=tested.models)
+    return replace(found, measures=found.measures | {f"detectable_{found.headline}": shown})

@@ -29,7 +29,7 @@ def _membership(found: CellMeasures, value: Estimate, distinguishable: str) -> s
         )
     if distinguishable == "yes":
         return "The attack is wrong more often than right: its scores may have the wrong sign."
-    return f"No difference from guessing was found. {_power(found, 'an AUC')}"
+    return f"No difference from guessing was found after adjustment for all comparisons. {_power(found, 'an AUC')}"
 
 
 def _inversion(found: CellMeasures, value: Estimate, distinguishable: str) -> str:

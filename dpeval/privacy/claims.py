@@ -31,6 +31,9 @@ _ALWAYS_EXCLUDED = (
 )
 
 
+_SENT = "texts sent to the finished model, and the embeddings that leave a device for them"
+
+
 def dp_sgd_claim(
     mechanism: Mechanism,
     *,
@@ -60,8 +63,18 @@ def dp_sgd_claim(
         accountant=_accountant_name(report),
         sampling=mechanism.sampling,
         scope="the trained weights and whatever is computed from them, for one training record with its label",
-        excludes=(*_caveats(report, delta, num_records, target_epsilon), *_ALWAYS_EXCLUDED, *also_excludes),
-        details=(*_dp_sgd_details(mechanism, clip, num_records, target_epsilon), *report.settings, *also_details),
+        excludes=(
+            *_caveats(report, delta, num_records, target_epsilon),
+            _SENT,
+            *_ALWAYS_EXCLUDED,
+            *also_excludes,
+        ),
+        details=(
+            *_dp_sgd_details(mechanism, clip, num_records, target_epsilon),
+            *report.settings,
+            *([("accounting", report.note)] if report.note else []),
+            *also_details,
+        ),
     )
 
 
@@ -73,8 +86,6 @@ def _caveats(report: EpsilonReport, delta: float, num_records: int, target: floa
     caveats = []
     if not report.is_bound:
         caveats.append("the ε itself: it is an approximation and may lie below the true one")
-    elif report.note:
-        caveats.append(report.note)
     if warning := delta_warning(delta, num_records):
         caveats.append(warning)
     if target is not None and report.value > target:

@@ -18,6 +18,7 @@ from dpeval.report.layout import Block, Column, block_name, blocks, headline
 from dpeval.report.marks import GUESS, STATUS_WORDS, stamp
 from dpeval.report.matrix import guess
 from dpeval.report.numbers import count, duration, measured, number, p_value
+from dpeval.report.power import is_limit
 from dpeval.report.table import NOTHING, Table
 from dpeval.results import CellResult, RunResult, Status
 from dpeval.types import Estimate, Measured
@@ -80,6 +81,8 @@ def _row(cell: CellResult, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _value(cell: CellResult, value: Measured, name: str) -> str:
     """A measure, with its own number of records where that is not the headline's."""
+    if is_limit(name) and isinstance(value, Estimate):
+        return number(value.value)
     null = cell.null if name == cell.headline else null_of(name, cell.goal)
     main = headline(cell)
     other = isinstance(value, Estimate) and isinstance(main, Estimate) and value.n != main.n

@@ -87,7 +87,11 @@ MEASURES = (
 PREFIXES = {
     "baseline ": Definition("", "What the best guess without the released data reaches on {}.", leak=False),
     "gain ": Definition("", "The attack's {0} minus baseline_{0}, on the same records.", 0.0, always=True),
-    "ceiling ": Definition("", "What the same attack reaches on {} where it sees the clear text.", leak=False),
+    "ceiling ": Definition(
+        "",
+        "{} of a word-count classifier on the same auxiliary texts in clear: a reference, not an upper bound.",
+        leak=False,
+    ),
 }
 SUFFIXES = {
     "content ": " Content words only: stop words and punctuation are left out on both sides.",
@@ -167,7 +171,7 @@ def reading_notes(result: RunResult) -> tuple[str, ...]:
     return (
         f"An interval in brackets holds the true value with {percent(result.level)} confidence over records and seeds.",
         "p (Holm) is the p-value against guessing after adjustment for all comparisons of the run (Holm 1979).",
-        "Overlapping intervals are called ties: the data do not tell the two apart.",
+        "Overlapping intervals are called ties: the two were not shown to differ, which does not make them equal.",
         "A difference that was not found may exist below the detection limit; a null result is about this attack only.",
         "ε of different unit, trust model or adjacency measure different things and never share a column.",
     )

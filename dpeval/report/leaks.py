@@ -59,8 +59,8 @@ def comparison(block: Block, column: Column) -> str | None:
     measure = next(c.headline for c in block.column(column) if c.headline)
     start = f"{measure}, random guess {guess(block, column)}. Largest: {top_name} {measured(top)}."
     if not below:
-        return f"{start} No other is distinguishable from it: all intervals overlap with its own."
-    ties = f" Not distinguishable from it (intervals overlap): {_values(tied)}." if tied else ""
+        return f"{start} No other was shown to differ from it: all intervals overlap with its own."
+    ties = f" Not shown to differ from it (intervals overlap): {_values(tied)}." if tied else ""
     return f"{start}{ties} Below it: {_values(below)}{_among(below)}."
 
 
@@ -68,7 +68,7 @@ def _among(below: Sequence[tuple[str, Estimate]]) -> str:
     if len(below) < 2:
         return ""
     alike = all(overlap(a[1], b[1]) for a in below for b in below)
-    return "; these are not distinguishable from one another" if alike else "; of these, overlapping intervals are ties"
+    return "; not shown to differ from one another" if alike else "; of these, overlapping intervals are ties"
 
 
 def _values(pairs: Sequence[tuple[str, Estimate]]) -> str:

@@ -1,8 +1,8 @@
 """Sentences of the summary on what the sizes of a run can and cannot show (validity guards V3 and V24).
 
 >>> from dpeval.report.example import tiny_run
->>> print(*size_sentences(tiny_run()))
-films: 200 members, 200 non-members, 300 auxiliary, 300 test; 3 training seeds for each defense.
+>>> print(size_sentences(tiny_run())[0].partition("; ")[2])
+3 training seeds for each defense.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def size_sentences(result: RunResult) -> tuple[str, ...]:
 
 def _sizes(data: DataSummary, result: RunResult) -> str:
     roles = ", ".join(f"{count(size)} {role}" for role, size in data.roles.items())
-    return f"{data.name}: {roles}; {plural(len(result.provenance.seeds), 'training seed')} for each defense."
+    seeds = plural(len(result.provenance.seeds), "training seed")
+    return f"{data.name}: {roles} (in the first seed's split); {seeds} for each defense."
 
 
 def _seeds(result: RunResult) -> list[str]:
@@ -43,7 +44,7 @@ def _limits(result: RunResult, block: Block) -> Iterator[str]:
         if limits:
             name = column.label + (f" ({place})" if place else "")
             span = " to ".join(dict.fromkeys(number(x, 3) for x in (limits[0], limits[-1])))
-            yield f"{name} would have detected {cells[0].headline} of at least {span}; smaller leaks go unseen."
+            yield f"{name} would have detected {cells[0].headline} of at least {span}; smaller leaks may go unseen."
 
 
 def _gated(result: RunResult) -> Iterator[str]:
@@ -62,9 +63,10 @@ def _refutable(result: RunResult) -> Iterator[str]:
     for d in result.defenses:
         limit = d.verdict.smallest_refutable
         if limit is not None and isinstance(d.claim, Claim):
-            can = "could" if d.claim.epsilon < limit else "could not"
-            claimed = f"ε = {epsilon(d.claim.epsilon)} per {d.claim.unit.value}"
+            claimed = f"its claim of ε = {epsilon(d.claim.epsilon)} per {d.claim.unit.value}"
+            could = f"guesses nearly all right would have refuted {claimed}; a weaker leak than that goes unseen"
+            never = f"this experiment could not have refuted {claimed}"
             yield (
-                f"{d.label}: had every guess been right, the lower bound on ε would have been {epsilon(limit)}, so "
-                f"this experiment {can} have refuted its claim of {claimed}."
+                f"{d.label}: had every guess been right, the lower bound on ε would have been {epsilon(limit)}: "
+                f"{could if d.claim.epsilon < limit else never}."
             )

@@ -14,6 +14,8 @@ from dpeval.report.numbers import measured, memory_of, number, seconds_of
 from dpeval.results import DefenseResult, RunResult, Status
 from dpeval.types import Estimate, Undefined
 
+FEWEST = 30
+
 
 def baseline_sentence(result: RunResult, block: Block) -> str | None:
     """What a model that learnt nothing reaches."""
@@ -50,11 +52,13 @@ def dominated_sentences(block: Block) -> tuple[tuple[str, str], ...]:
 def _against_majority(utility: Estimate, majority: float | None) -> str:
     if majority is None:
         return ""
+    if utility.n < FEWEST:
+        return f"{utility.n} test records are too few to compare with the majority answer"
     if utility.low > majority:
         return "better than the majority answer"
     if utility.high < majority:
         return "worse than the majority answer"
-    return "not distinguishable from the majority answer, so nothing shows that it learnt the task"
+    return "not shown to differ from the majority answer, so nothing shows that it learnt the task"
 
 
 def _against_none(block: Block, defense: DefenseResult) -> str:
@@ -63,6 +67,6 @@ def _against_none(block: Block, defense: DefenseResult) -> str:
         return ""
     other = plain.utility
     if not isinstance(other, Estimate) or overlap(defense.utility, other):
-        return f"not distinguishable from {plain.label} (intervals overlap)"
+        return f"not shown to differ from {plain.label} (intervals overlap)"
     side = "above" if defense.utility.low > other.high else "below"
     return f"{side} {plain.label} (intervals do not overlap)"

@@ -251,3 +251,27 @@ def test_a_new_skeleton_passes_its_own_test(dpeval: Dpeval, tmp_path: Path, kind
     again = dpeval("new", kind, "my-idea", "--folder", tmp_path)
     assert again.returncode == 2
     assert "exists" in again.stderr
+
+
+RAGGED = (
+    HEAD
+    + '''
+
+@dataclass(frozen=True, kw_only=True)
+class Leaky(Defense):
+    """Releases one clear row for each token and claims ε = 1 for each text."""
+    source: ClassVar[str] = "wishful thinking"
+    def train(self, task, ctx):
+        stated = claim(1.0, Unit.SEQUENCE, Trust.LOCAL, Adjacency.ANY_TWO_INPUTS)
+        return TextRelease(trained(task, ctx, epochs=1), task.checkpoint, stated, None, None, ctx.seed)
+    def releases_at(self):
+        return "embedding"
+'''
+)
+
+
+def test_a_local_claim_on_rows_that_tell_the_length_is_refuted(matrix: Matrix, tmp_path: Path) -> None:
+    done = run(
+        matrix(defenses='[[defense]]\nuse = "leaky"\n'), out=tmp_path / "out", plugins=[plugin(tmp_path, RAGGED)]
+    )
+    assert done.result.defenses[0].verdict.ruling is Ruling.REFUTED

@@ -65,7 +65,7 @@ def test_only_overlapping_intervals_are_ties(run):
     """The largest is named with all that cannot be told from it, the rest stands below."""
     block = blocks(run)[0]
     said = leaks.comparison(block, block.columns[0])
-    assert "Largest: none 0.74 [0.72, 0.76]. Not distinguishable from it (intervals overlap): dp-adam epsilon=1" in said
+    assert "Largest: none 0.74 [0.72, 0.76]. Not shown to differ from it (intervals overlap): dp-adam epsilon=1" in said
     assert "Below it: dp-adam epsilon=8" in said
     assert "of these, overlapping intervals are ties" in said
 
@@ -77,7 +77,7 @@ def test_when_all_tie_no_order_is_given(run):
         dataclasses.replace(c, measures=wide) if c.status is Status.OK and c.headline == "auc" else c for c in run.cells
     ]
     block = blocks(dataclasses.replace(run, cells=tuple(cells)))[0]
-    assert "No other is distinguishable from it" in leaks.comparison(block, block.columns[0])
+    assert "No other was shown to differ from it" in leaks.comparison(block, block.columns[0])
 
 
 def test_one_defense_alone_is_compared_with_nothing(run):
@@ -112,16 +112,16 @@ def test_scores_below_guessing_are_pointed_out(run):
 def test_utility_is_set_against_the_majority_and_against_none(run):
     """A defense that cannot be told from the majority answer learnt nothing that shows."""
     said = text(run)
-    assert "accuracy 0.53 [0.51, 0.55]; not distinguishable from the majority answer" in said
+    assert "accuracy 0.53 [0.51, 0.55]; not shown to differ from the majority answer" in said
     assert "accuracy 0.58 [0.56, 0.60]; better than the majority answer; below none (intervals do not overlap)" in said
-    assert "accuracy 0.74 [0.72, 0.76]; better than the majority answer; not distinguishable from none" in said
+    assert "accuracy 0.74 [0.72, 0.76]; better than the majority answer; not shown to differ from none" in said
     assert "is dominated by dp-adam epsilon=8" in said
 
 
 def test_sizes_say_what_they_cannot_show(run):
     """Detection limits, gated measures, and claims beyond the reach of the experiment."""
     said = text(run)
-    assert "would have detected auc of at least 0.534; smaller leaks go unseen" in said
+    assert "would have detected auc of at least 0.534; smaller leaks may go unseen" in said
     assert "tpr@0.1%fpr (membership) is not given: too few non-members (1050): 2995 needed" in said
     assert "this experiment could not have refuted its claim of ε = 8 per record" in said
 
