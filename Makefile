@@ -32,10 +32,10 @@ drugs: .quickstart/.quickstart .quickstart/.drugs
 	$(BIN)/python examples/prepare_data.py drugs .quickstart
 	$(BIN)/dpeval run examples/drugs.toml --jobs $(JOBS)
 
-test: .venv/.dev .quickstart/.quickstart
+test: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
-test-slow: .venv/.dev .quickstart/.quickstart
+test-slow: .venv/.dev
 	$(BIN)/python -m pytest -m slow
 
 lint: .venv/.dev

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -173,7 +173,7 @@ class Tape:
         out = NotImplemented if rule is None else rule(self, use, *args, **kwargs)
         return Mixture(self, use, func, args, kwargs).run() if out is NotImplemented else out
 
-    def tracks(self, value: Any) -> bool:
+    def tracks(self, value: Any) -> TypeGuard[nn.Parameter]:
         """Whether ``value`` is one of the model's trainable parameters."""
         return type(value) is self.tracked_class
 
