@@ -35,7 +35,7 @@ def _reasons(module: nn.Module) -> Iterator[str]:
         yield "batch statistics make each example's loss depend on the others; use LayerNorm or GroupNorm"
     if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:  # noqa: SLF001
         yield "running statistics carry data of all examples past the clipping; set track_running_stats=False"
-    if isinstance(module, torch._dynamo.eval_frame.OptimizedModule) or module._compiled_call_impl is not None:  # noqa: SLF001
+    if hasattr(module, "_orig_mod") or module._compiled_call_impl is not None:  # noqa: SLF001 - torch.compile's two marks
         yield "it is compiled, and compiled code goes round the recording; clip the module that was compiled"
     if isinstance(module, torch.jit.ScriptModule):
         yield "it is a TorchScript module, whose operations cannot be recorded; use the Python module"

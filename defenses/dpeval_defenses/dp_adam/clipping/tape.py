@@ -204,7 +204,7 @@ class Tape:
             raise ClippingError(f"{self.where()}: the number of examples is unknown; pass the model a tensor (B, …)")
         return self.batch
 
-    def site(self, axis: int, weight: Tensor | None, bias: Tensor | None, *, transposed: bool = False) -> Site:
+    def site(self, axis: int, weight: Any, bias: Any, *, transposed: bool = False) -> Site:
         """A use of the tracked ones among ``weight`` and ``bias``."""
         site = Site(
             tape=self,
