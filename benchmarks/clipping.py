@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 METHODS = ("non-private", "book-keeping", "two-pass", "per-layer")
@@ -99,6 +100,8 @@ def work(shape: str, method: str, threads: int, *, noise: bool) -> None:
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(threads)
     torch.manual_seed(0)
+    import dpeval_defenses.dp_adam.clipping  # noqa: F401 - in every worker, so that code is not counted as memory
+
     model, batch, losses = build(shape)
     model.train()
     own = resident()
@@ -119,7 +122,6 @@ def training_step(model, batch, losses, method: str, *, noise: bool) -> Callable
 
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(parameters, lr=1e-4)
-    generator = torch.Generator().manual_seed(0)
     count = len(batch["input_ids"])
 
     def plain() -> None:
@@ -132,17 +134,24 @@ def training_step(model, batch, losses, method: str, *, noise: bool) -> Callable
     from dpeval_defenses.dp_adam.clipping import ClippedGradients
 
     clip = ClippedGradients(model, max_norm=0.1, mode=method)  # type: ignore[arg-type]
+    threads = torch.get_num_threads()
+    generators = [torch.Generator().manual_seed(k) for k in range(threads)]
+    pool = ThreadPoolExecutor(threads)
 
     def private() -> None:
         optimizer.zero_grad()
         clip.backward(losses(model(**batch)))
-        for p in parameters:
-            if p.grad is None:
-                continue
-            if noise:
-                p.grad.add_(torch.empty_like(p.grad).normal_(std=0.1, generator=generator))
-            p.grad.div_(count)
+        grads = [p.grad.view(-1) for p in parameters if p.grad is not None]
+        parts = [part for grad in grads for part in grad.split(1 << 16)]
+        list(pool.map(finish, [parts[k::threads] for k in range(threads)], generators, [noise] * threads))
         optimizer.step()
+
+    def finish(parts, generator, noise) -> None:
+        buffer = torch.empty(1 << 16)
+        for part in parts:
+            if noise:
+                part.add_(buffer[: len(part)].normal_(std=0.1, generator=generator))
+            part.div_(count)
 
     return private
 

@@ -156,6 +156,48 @@ def test_no_per_example_tensor_of_parameter_size_is_built(mode: str, steps: int)
     assert largest.elements <= max(activations, 3000 * 64)
 
 
+class Plain(nn.Module):
+    """A language model written without nn.Linear: a bare table, its transpose as the head, and a bare matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.matrix = nn.Parameter(torch.randn(2000, 32)), nn.Parameter(torch.randn(32, 32))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return torch.tanh(self.table[ids] @ self.matrix) @ self.table.to(torch.float32).T
+
+
+def test_bare_matrices_and_tables_have_rules_too() -> None:
+    """Products with a bare matrix or its transpose, and rows by index, build nothing per example either."""
+    model, ids = Plain(), torch.randint(0, 2000, (16, 4))
+    clip = ClippedGradients(model, 0.5)
+    losses = model(ids).logsumexp(2).mean(1)
+    with Largest() as largest:
+        clip.backward(losses)
+    assert largest.elements <= 16 * 4 * 2000
+
+
+def test_buffers_and_caches_survive_the_trial_runs(zoo: SimpleNamespace) -> None:
+    """Finding out where examples stand changes neither buffers nor objects passed in."""
+
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 1)
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x: Tensor, seen: list[int]) -> Tensor:
+            self.calls += 1
+            seen.append(len(x))
+            return self.layer(x).squeeze(1)
+
+    model, seen = Counting(), [0]
+    ClippedGradients(model, 1.0)
+    model(torch.randn(4, 3), seen)
+    assert model.calls == 1
+    assert seen == [0, 4]
+
+
 def test_a_copy_of_a_clipped_model_is_independent(zoo: SimpleNamespace) -> None:
     """A deep copy made while an engine is attached has plain parameters of its own."""
     model, inputs = zoo.build("bert-cls"), zoo.batch("bert-cls")

@@ -228,6 +228,17 @@ class RelativePositions(Base):
         return self.value((scores.softmax(-1) @ heads).transpose(1, 2).flatten(2))
 
 
+class SharedWrittenInPlace(Base):
+    def make(self) -> None:
+        self.places, self.layer = nn.Embedding(7, D), nn.Linear(D, D)
+
+    def middle(self, h: Tensor) -> Tensor:
+        places = self.layer(self.places(torch.arange(h.shape[1])))
+        part = places[:, :2]
+        places.mul_(0.5).add_(1)
+        return h * places + part.sum(1, keepdim=True)
+
+
 class HalfFrozen(Base):
     def make(self) -> None:
         self.layer, self.norm = nn.Linear(D, D), nn.LayerNorm(D)

@@ -228,7 +228,7 @@ def test_a_model_that_runs_with_one_number_of_rows_only_is_refused() -> None:
 
 
 def test_rows_picked_in_order_are_exact(errors: Callable[..., tuple[float, float]]) -> None:
-    """One token of each example, as last-token heads pick it."""
+    """One token of each example, by index or by mask, as last-token heads pick it."""
 
     class Last(nn.Module):
         def __init__(self) -> None:
@@ -237,9 +237,11 @@ def test_rows_picked_in_order_are_exact(errors: Callable[..., tuple[float, float
 
         def forward(self, ids: Tensor) -> Tensor:
             h = self.table(ids)
-            return self.head(h[torch.arange(len(ids)), ids.argmax(1)])
+            first = self.head(h[torch.arange(len(ids)), ids.argmax(1)])
+            return first + self.head(torch.tanh(h[ids > 5]))
 
-    model, ids = Last().double(), torch.randint(0, 9, (4, 5))
+    model, ids = Last().double(), torch.randint(0, 6, (4, 5))
+    ids[torch.arange(4), torch.tensor([2, 0, 4, 1])] = torch.tensor([7, 6, 7, 8])
     assert (
         max(errors(model, lambda: functional.cross_entropy(model(ids), torch.tensor([0, 1, 1, 0]), reduction="none")))
         < 1e-10

@@ -10,9 +10,11 @@ without gradients when a forward pass is called with a new kind of arguments, an
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +51,7 @@ class Use:
     """One operation on parameters: its name in the plan, and along which axes examples stand, if the plan knows."""
 
     key: Key
+    operands: list[Any]
     inputs: Axes | None
     outputs: Axes | None
 
@@ -58,8 +61,6 @@ class Plan:
     """What the two runs of one kind of call saw: for each use, the axes of its operands and of its results."""
 
     uses: dict[Key, tuple[Axes, Axes]] = field(default_factory=dict)
-    sizes: frozenset[int] = frozenset()
-    """Numbers of rows that one example may have where the batch is flattened with other sizes."""
 
     def batch_first(self) -> bool:
         """Whether no tensor holds its examples along another axis than the first."""
@@ -73,6 +74,8 @@ class Layout:
         self.plan: Plan | None = None
         self.failure: Exception | None = None
         """Why there is no plan, where the trial runs failed."""
+        self.sizes: frozenset[int] = frozenset()
+        """Numbers of rows that one example may have where the batch is flattened with other sizes of the input."""
         self._plans: dict[Any, Plan] = {}
         self._counts: Counter[Key] = Counter()
 
@@ -81,8 +84,9 @@ class Layout:
         self._counts.clear()
         self.plan = self.failure = None
         leaves, spec = tree_flatten((args, kwargs))
-        sizes = Counter(leaf.shape[0] for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim)
-        rows = sizes.most_common(1)[0][0] if sizes else None
+        shapes = [tuple(leaf.shape) for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim]
+        self.sizes = frozenset(math.prod(shape[1:k]) for shape in shapes for k in range(1, len(shape) + 1))
+        rows = _rows(shapes)
         if rows is None or rows == 1:
             return rows
         kind = (id(module), module.training, str(spec), tuple(_kind(leaf, rows) for leaf in leaves))
@@ -107,7 +111,7 @@ class Layout:
         inputs, outputs = (None, None) if self.plan is None else self.plan.uses.get(key, (None, None))
         if inputs is not None and len(inputs) != len(operands):
             inputs = outputs = None
-        return Use(key, inputs, outputs)
+        return Use(key, operands, inputs, outputs)
 
     def need_plan(self, where: str, tensor: Tensor) -> None:
         """ClippingError if only a plan could tell what ``tensor`` is, and the trial runs for it failed."""
@@ -125,7 +129,7 @@ class Layout:
 
     def _probed(self, tape: Tape, module: nn.Module, leaves: list[Any], spec: Any, rows: int) -> Plan:
         runs = []
-        with torch.no_grad(), torch.random.fork_rng(devices=_devices(leaves)):
+        with torch.no_grad(), torch.random.fork_rng(devices=_devices(leaves)), kept_buffers(module):
             for count in ROWS:
                 self._counts.clear()
                 args, kwargs = tree_unflatten([_first_row(leaf, rows, count) for leaf in leaves], spec)
@@ -135,8 +139,14 @@ class Layout:
                     runs.append(tape.probe.shapes)
                 finally:
                     tape.probe = None
-        sizes = [tuple(leaf.shape[1:]) for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim]
-        return Plan(_compared(*runs), frozenset(math.prod(s[:k]) for s in sizes for k in range(len(s) + 1)))
+        return Plan(_compared(*runs))
+
+
+def _rows(shapes: Shapes) -> int | None:
+    """The number of examples in arguments of ``shapes``: the first size of most, and not 1 where others have more."""
+    leads = Counter(shape[0] for shape in shapes)
+    several = [size for size, _ in leads.most_common() if size != 1]
+    return several[0] if several else next(iter(leads), None)
 
 
 def _compared(two: dict[Key, tuple[Shapes, Shapes]], three: dict[Key, tuple[Shapes, Shapes]]) -> Any:
@@ -192,10 +202,23 @@ def _kind(leaf: Any, rows: int) -> Any:
 
 
 def _first_row(leaf: Any, rows: int, count: int) -> Any:
-    """``count`` copies of the first row of a tensor that has ``rows`` of them."""
-    if isinstance(leaf, Tensor) and leaf.ndim and leaf.shape[0] == rows:
-        return leaf[:1].repeat(count, *[1] * (leaf.ndim - 1))
-    return leaf
+    """``count`` copies of the first row of a tensor that has ``rows`` of them; a copy of what a run could change."""
+    if isinstance(leaf, Tensor):
+        lead = leaf.ndim and leaf.shape[0] == rows
+        return leaf[:1].repeat(count, *[1] * (leaf.ndim - 1)) if lead else leaf
+    return leaf if isinstance(leaf, (bool, int, float, str, type(None))) or callable(leaf) else copy.deepcopy(leaf)
+
+
+@contextmanager
+def kept_buffers(module: nn.Module) -> Iterator[None]:
+    """Within it, buffers may change; afterwards they are as before."""
+    before = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, value in before:
+            if not torch.equal(buffer, value):
+                buffer.copy_(value)
 
 
 def unclear(where: str, tensor: Tensor, batch: int) -> ClippingError:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-VIEWS = frozenset(("ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "AsStridedBackward0"))
+VIEWS = frozenset(("ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"))
 PICKING = frozenset(("IndexSelectBackward0", "GatherBackward0", "SortBackward0", "TopkBackward0"))
 MASKING = frozenset(("MaskedSelectBackward0", "TakeBackward0"))
 
@@ -36,27 +36,23 @@ def kept_in_order(tensor: Tensor, batch: int) -> bool:
         if site is not None:
             flattened = flattened and node.lead != lead
             continue
-        if name in VIEWS and name != "AsStridedBackward0":
+        if name in VIEWS:
             sizes = node._saved_self_sym_sizes  # noqa: SLF001 - how autograd names what a view was taken of
             flattened = flattened and not (len(sizes) > 1 and sizes[0] == batch)
-        elif _moves(node, name, batch):
+        elif name == "IndexBackward0" and (first := node._saved_indices[0]) is not None:  # noqa: SLF001
+            if not _in_order(first, batch):
+                return False
+            flattened = False
+        elif name in MASKING or (name in PICKING and node._saved_dim == 0):  # noqa: SLF001
             return False
         stack.extend(parent for parent, _ in node.next_functions)
     return not flattened
 
 
-def _moves(node: Any, name: str, batch: int) -> bool:
-    """Whether this operation may have moved rows between examples."""
-    if name == "IndexBackward0":
-        first = node._saved_indices[0]  # noqa: SLF001
-        return first is not None and not _in_order(first, batch)
-    if name in PICKING:
-        return bool(node._saved_dim == 0)  # noqa: SLF001
-    return name in MASKING
-
-
 def _in_order(index: Tensor, batch: int) -> bool:
-    """Whether ``index`` picks each example's rows in turn, equally many of each."""
+    """Whether ``index`` (or a mask) picks each example's rows in turn, equally many of each."""
+    if index.dtype in (torch.bool, torch.uint8):
+        index = index.nonzero()[:, 0]
     lead = index.shape[0] if index.ndim else 0
     if not lead or lead % batch:
         return False

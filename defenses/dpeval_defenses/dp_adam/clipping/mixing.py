@@ -52,7 +52,7 @@ class Mixture:
         if not self.shared:
             return self._call(self.leaves)
         if self.shared[0] == 0 and (self.name.startswith("__i") or self.name[-1:] == "_" != self.name[-2:-1]):
-            raise ClippingError(f"{self.tape.where()}: {self.name} would overwrite a value that all examples share")
+            return self._overwritten()
         if self.name in GROWING and self.shared == [0]:
             return self._grown()
         axes = {i: axis for i in self.plain if (axis := self._axis(i)) is not None}
@@ -124,6 +124,13 @@ class Mixture:
             return self._mapped({})
         body = (*target[:axis], unit[axis], *target[axis + 1 :])
         return repeated(first.hidden, unit, body).movedim(0, axis).reshape(target)
+
+    def _overwritten(self) -> Any:
+        """An operation in place on a shared value, which only values that no example has met may change."""
+        if any(self._axis(i) is not None for i in self.plain) or 0 in self.leaves[0].hidden.stride()[:1]:
+            raise ClippingError(f"{self.tape.where()}: {self.name} would overwrite a value that all examples share")
+        self._mapped({})
+        return self.leaves[0]
 
     def _mapped(self, axes: dict[int, int]) -> Any:
         """The operation once for each example, by torch.func.vmap; examples' arguments are batches of one."""

@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 
 BLOCK = 128
-"""Positions from which on a Gram matrix is taken in halves, for its symmetry."""
+"""Gram matrices of at least twice as many positions are taken in halves, for their symmetry."""
 BUFFER = 1 << 22
-"""Elements of the largest temporary that a norm may take (16 MiB of float32), beyond one example's gradient."""
+"""Elements of the largest part of Gram matrices that is held at a time (16 MiB of float32)."""
+SMALL = 1 << 14
+"""Elements of gradients that are built for several examples at a time (64 KiB of float32); larger ones one by one."""
 
 
 def outer_squared_norms(left: Tensor, right: Tensor) -> Tensor:
@@ -34,7 +36,8 @@ def shared_squared_norms(data: Tensor, grads: list[Tensor]) -> Tensor:
         squares = [torch.linalg.vector_norm(g, dim=(1, 2)).square() for g in grads]
         product: Tensor = torch.linalg.vector_norm(data, dim=(1, 2)).square() * torch.stack(squares).sum(0)
         return product
-    if steps * (d + sum(widths)) <= d * sum(widths):
+    halves = 1.0 if steps < 2 * BLOCK else 0.5 + 0.5 * BLOCK / steps
+    if halves * steps * (d + sum(widths)) <= d * sum(widths):
         return ghost_squared_norms(data, grads)
     return torch.stack([built_squared_norms(g, data) for g in grads]).sum(0)
 
@@ -82,14 +85,20 @@ def _gram_product(left: Tensor, right: Tensor, grads: list[tuple[Tensor, Tensor]
 
 
 def built_squared_norms(left: Tensor, right: Tensor) -> Tensor:
-    """Builds the gradients, as many at a time as fit the buffer: left (B, T, p), right (B, T, d) -> (B,)."""
-    examples, _, p = left.shape
-    at_once = max(1, BUFFER // (p * right.shape[2]))
-    parts = []
-    for start in range(0, examples, at_once):
-        built = left[start : start + at_once].mT @ right[start : start + at_once]
-        parts.append(torch.linalg.vector_norm(built, dim=(1, 2)).square())
-    return torch.cat(parts)
+    """Builds the gradients: small ones of all examples together, large ones one at a time in one buffer.
+
+    left (B, T, p), right (B, T, d) -> (B,).
+    """
+    p, d = left.shape[2], right.shape[2]
+    if p * d <= SMALL:
+        norms: Tensor = torch.linalg.vector_norm(left.mT @ right, dim=(1, 2))
+        return norms.square()
+    buffer, squares = left.new_empty(p, d), left.new_empty(len(left))
+    flat = buffer.view(-1)
+    for i in range(len(left)):
+        torch.mm(left[i].T, right[i], out=buffer)
+        torch.dot(flat, flat, out=squares[i])
+    return squares
 
 
 def rows_squared_norms(ids: Tensor, grad: Tensor, rows: int) -> Tensor:

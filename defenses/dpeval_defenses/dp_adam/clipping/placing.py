@@ -24,28 +24,29 @@ if TYPE_CHECKING:
     from .tape import Tape
 
 
-def placed(tape: Tape, use: Use, tensor: Tensor, parameter: Any, position: int) -> tuple[Tensor, int, bool]:
+def placed(tape: Tape, use: Use, tensor: Tensor, parameter: Any) -> tuple[Tensor, int, bool]:
     """``tensor`` with examples in it, the axis along which they stand, and whether it had none of its own.
 
-    ``position`` is where it stands among the operands of ``use``, an operation with ``parameter``.
+    It is an operand of ``use``, an operation with ``parameter``.
     """
     if isinstance(tensor, Shared):
         return tensor.hidden, 0, True
     batch = tape.batch = tensor.shape[0] if tape.batch is None else tape.batch
     if batch == 1:
         return tensor, 0, False
-    axis = _axis(tape, use, tensor, parameter, position)
+    axis = _axis(tape, use, tensor, parameter)
     if axis is None:
         return tensor.expand(batch, *tensor.shape), 0, True
     check_rows(tape, tensor, axis)
     return tensor, axis, False
 
 
-def _axis(tape: Tape, use: Use, tensor: Tensor, parameter: Any, position: int) -> int | None:
+def _axis(tape: Tape, use: Use, tensor: Tensor, parameter: Any) -> int | None:
     """What the probe saw in this use; in a recomputation, where its count is lost, what it saw in every use.
 
     A tensor that carries a gradient and is not shared holds examples.
     """
+    position = next(i for i, operand in enumerate(use.operands) if operand is tensor)
     if use.inputs is not None and tape.receiver is None:
         choices = {use.inputs[position]}
     else:
@@ -67,6 +68,6 @@ def check_rows(tape: Tape, tensor: Tensor, axis: int) -> None:
         if tensor.requires_grad:
             certain = kept_in_order(tensor, batch) and (certain or plan is None or plan.batch_first())
         else:
-            certain = certain or (plan is not None and size // batch in plan.sizes)
+            certain = certain or size // batch in tape.layout.sizes
     if not certain:
         raise unclear(tape.where(), tensor, batch)

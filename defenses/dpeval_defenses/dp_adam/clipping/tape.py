@@ -29,7 +29,7 @@ from .mixing import Mixture
 from .records import Record
 from .rules import RULES
 from .shared import Shared, share
-from .tracked import Tracked, passes
+from .tracked import Tracked, converts, passes
 
 Grads = dict[nn.Parameter, Tensor | None]
 """What stands in for ``.grad`` of each trained parameter during a backward pass."""
@@ -165,6 +165,11 @@ class Tape:
         if passes(func, args) or (self.probe is None and not torch.is_grad_enabled()):
             with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - torch's own way out of a subclass
                 return func(*args, **kwargs)
+        if converts(func, args):
+            with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001
+                out = func(*args, **kwargs)
+            if out is args[0]:
+                return out
         if self.probe is not None:
             return self.probe.observe(self, func, args, kwargs)
         operands = tensors_in(args, kwargs)

@@ -29,6 +29,9 @@ LIKE = frozenset(("to", "type_as", "view_as", "reshape_as"))
 """Operations that only look at their second tensor's type or shape."""
 
 
+CONVERSIONS = frozenset(("to", "type", "type_as", "float", "double", "half", "bfloat16", "contiguous", "cpu", "cuda"))
+
+
 class Tracked(nn.Parameter):
     """A trainable parameter during a recorded forward pass; each tape has a subclass of its own."""
 
@@ -49,6 +52,11 @@ def passes(func: Callable[..., Any], args: Sequence[Any]) -> bool:
     if name == "__get__":
         return getattr(getattr(func, "__self__", None), "__name__", "") not in ("T", "mT", "H", "mH")
     return name in PASSED or (name in LIKE and not isinstance(args[0], (Tracked, Shared)))
+
+
+def converts(func: Callable[..., Any], args: Sequence[Any]) -> bool:
+    """Whether ``func`` may return its first argument, a parameter, as it is."""
+    return isinstance(args[0] if args else None, Tracked) and getattr(func, "__name__", "") in CONVERSIONS
 
 
 def all_leaves(*values: Tensor | None) -> bool:

@@ -1,7 +1,7 @@
-"""Tables that are looked up: ``F.embedding``.
+"""Tables that are looked up: ``F.embedding``, and rows of a bare parameter by index.
 
->>> [f.__name__ for f in RULES]
-['embedding']
+>>> [f.__name__ for f in RULES.values()]
+['embedding', 'rows']
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -36,9 +37,22 @@ def embedding(
         return NotImplemented
     if padding_idx is not None and padding_idx < 0:
         padding_idx += len(weight)
-    ids, axis, free = placed(tape, use, input, weight, 0)
+    ids, axis, free = placed(tape, use, input, weight)
     out = Lookup.apply(ids, tape.data(weight), padding_idx, tape.anchor, tape.site(axis, weight, None))  # type: ignore[no-untyped-call]
     return tape.share(out, use.key) if free else out
 
 
-RULES: dict[Callable[..., Any], Callable[..., Any]] = {functional.embedding: embedding}
+def rows(tape: Tape, use: Use, input: Tensor, index: Any) -> Any:  # noqa: A002
+    """``table[ids]`` with one tensor of ids into a table of parameters."""
+    if not tape.tracks(input) or not isinstance(index, Tensor) or index.dtype not in (torch.int64, torch.int32):
+        return NotImplemented
+    ids, axis, free = placed(tape, use, index, input)
+    site = tape.site(axis, input, None)
+    out = Lookup.apply(ids % len(input), tape.data(input), None, tape.anchor, site)  # type: ignore[no-untyped-call]
+    return tape.share(out, use.key) if free else out
+
+
+RULES: dict[Callable[..., Any], Callable[..., Any]] = {
+    functional.embedding: embedding,
+    torch.Tensor.__getitem__: rows,
+}

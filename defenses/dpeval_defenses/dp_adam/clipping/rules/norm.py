@@ -36,7 +36,7 @@ def layer_norm(
     """``F.layer_norm`` with a tracked gain or bias."""
     if not all_leaves(weight, bias) or tape.tracks(input):
         return NotImplemented
-    x, axis, free = placed(tape, use, input, weight if tape.tracks(weight) else bias, 0)
+    x, axis, free = placed(tape, use, input, weight if tape.tracks(weight) else bias)
     if x.is_cuda and torch.is_autocast_enabled("cuda"):
         x = x.float()
     site = tape.site(axis, weight, bias)
