@@ -1,4 +1,4 @@
-"""The command line: ``dpeval run``, ``plan``, ``report``, ``list``, ``explain``, ``check``, ``new`` and ``epsilon``.
+"""The command line, ``dpeval COMMAND``: run, plan, report, audit, list, explain, check, new and epsilon.
 
 Exit status: 0 all done; 1 a cell failed; 2 usage; 3 a claim was refuted; 130 interrupted.
 """
@@ -16,6 +16,7 @@ import typer
 from dpeval.errors import ConfigError, DpevalError, StoreError
 from dpeval.privacy.cli import app as epsilon_app
 from dpeval.report.terminal import for_console
+from dpeval.scores.cli import audit
 
 app = typer.Typer(
     name="dpeval",
@@ -28,6 +29,7 @@ app = typer.Typer(
 new_app = typer.Typer(help="Write a working skeleton with its test.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(epsilon_app, name="epsilon")
 app.add_typer(new_app, name="new")
+app.command()(audit)
 
 UsageError: Any = typer.BadParameter.__bases__[0]
 """Of whichever click typer brings along: newer releases carry their own."""

@@ -27,14 +27,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from dpeval.data.canaries import CanaryConfig
 from dpeval.data.config import DataConfig, SplitConfig
 from dpeval.errors import ConfigError, near_miss
 from dpeval.models.config import ModelConfig
-from dpeval.plugin import Attack, Defense
+from dpeval.plugin import Attack, Defense, MembershipAttack
 from dpeval.registry import Kind, Registry
 from dpeval.schema import Place, build, sweep
 
-TOP = {"name", "seeds", "plugins", "data", "split", "model", "defense", "attack", "release", "report", "compute"}
+TABLES = {"data", "split", "canaries", "model", "defense", "attack", "release", "report", "compute"}
+TOP = {"name", "seeds", "plugins"} | TABLES
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ class Experiment:
     defenses: tuple[Named, ...]
     attacks: tuple[Named, ...]
     split: SplitConfig = field(default_factory=SplitConfig)
+    canaries: CanaryConfig | None = None
+    """Texts to plant in the training data; none without a table ``[canaries]``."""
     release: ReleaseConfig = field(default_factory=ReleaseConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
     compute: ComputeConfig = field(default_factory=ComputeConfig)
@@ -130,8 +134,9 @@ def read_matrix(path: Path, plugins: tuple[Path, ...] = (), limit: int | None = 
         data=tuple(build(DataConfig, t, p) for t, p in _tables(document, "data", place, required=True)),
         models=tuple(build(ModelConfig, t, p) for t, p in _tables(document, "model", place, required=True)),
         defenses=_plugins("defenses", document, registry, place),
-        attacks=_plugins("attacks", document, registry, place),
+        attacks=beside_sound(_plugins("attacks", document, registry, place)),
         split=_one(SplitConfig, document, "split", place),
+        canaries=_one(CanaryConfig, document, "canaries", place) if "canaries" in document else None,
         release=_one(ReleaseConfig, document, "release", place),
         report=_one(ReportConfig, document, "report", place),
         compute=_one(ComputeConfig, document, "compute", place),
@@ -223,6 +228,17 @@ def _told_apart(found: tuple[Named, ...], place: Place) -> tuple[Named, ...]:
         if labels.count(label) > 1:
             raise place.error(f"two of them would be called {label!r}; give each a `name` of its own")
     return found
+
+
+def beside_sound(attacks: tuple[Named, ...]) -> tuple[Named, ...]:
+    """``attacks`` with the sound version before each attack in a published protocol, where the matrix has none."""
+    found: list[Named] = []
+    for named in attacks:
+        sound = named.plugin.sound if isinstance(named.plugin, MembershipAttack) else named.plugin
+        if all(other.plugin != sound for other in (*attacks, *found)):
+            found.append(Named(named.use, f"{named.label} (sound version)", sound))
+        found.append(named)
+    return tuple(found)
 
 
 def _variants(kind: Kind, table: dict[str, Any], registry: Registry, place: Place) -> list[Named]:

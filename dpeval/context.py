@@ -7,13 +7,15 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from dpeval import seeds
+from dpeval.plugin import Shadow
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +29,13 @@ def silent(what: str, done: int, total: int | None) -> None:
     """A progress report to nobody."""
 
 
+def no_shadows(count: int) -> Sequence[Shadow]:
+    """The shadow releases of a plug-in that declared none."""
+    raise ValueError(
+        f"asked for {count} shadow releases, but none are declared: give the attack `shadows: int = {count}`"
+    )
+
+
 @dataclass(frozen=True)
 class RunContext:
     """The implementation of :class:`dpeval.plugin.Context`."""
@@ -34,6 +43,9 @@ class RunContext:
     seed: int
     device_name: str = "cpu"
     report: Report = silent
+    scratch: Path | None = None
+    """See :class:`dpeval.plugin.Context`."""
+    shadow_source: Callable[[int], Sequence[Shadow]] = no_shadows
 
     @property
     def device(self) -> torch.device:
@@ -59,3 +71,7 @@ class RunContext:
             yield item
         if total is not None:
             self.report(what, total, total)
+
+    def shadows(self, count: int) -> Sequence[Shadow]:
+        """Up to ``count`` shadow releases, trained with the target's own defense."""
+        return self.shadow_source(count)

@@ -9,15 +9,17 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from dpeval.config import Named
-from dpeval.identity import plugin_identity
+from dpeval.data.perturb import perturbed
+from dpeval.identity import key_of, plugin_identity
 from dpeval.models.config import ModelConfig
-from dpeval.plugin import Attack, Defense
+from dpeval.plugin import Attack, Defense, MembershipAttack
 from dpeval.types import Failed, Records, Split
 
 Role = Literal["", "positive", "negative"]
+JobKey: TypeAlias = tuple[int, int, str, int]
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,25 @@ class Job:
     control: bool = False
     audit: bool = False
     """Whether to test a local claim of this release by repeated queries."""
+    shadow: bool = False
+    """Whether the release is a shadow: trained for attacks to learn from, never measured itself."""
+    shadows: tuple[Job, ...] = ()
+    """The shadow releases that the attacks of this job may ask for, in order."""
 
     @property
     def name(self) -> str:
         """How progress and errors call this job."""
+        if self.shadow:
+            return f"{self.defense.label} · shadow {-self.seed}"
         return f"{self.defense.label} · seed {self.seed}"
 
     @property
-    def key(self) -> tuple[int, int, str, int]:
+    def measured(self) -> bool:
+        """Whether the release fills rows of the report: it is neither a control nor a shadow."""
+        return not (self.control or self.shadow)
+
+    @property
+    def key(self) -> JobKey:
         """What tells this job from the others of its run."""
         return (self.data, self.model, self.defense.label, self.seed)
 
@@ -76,6 +89,8 @@ class Bench:
     device: str = "cpu"
     threads: int = 1
     only_cached: bool = False
+    failed_shadows: Mapping[JobKey, str] = field(default_factory=dict)
+    """Why shadow releases could not be trained: the attacks that need them fail with these words."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +118,7 @@ def release_identity(job: Job, model_fingerprint: str) -> dict[str, Any]:
     """Everything that can change the trained release."""
     return {
         "defense": plugin_identity(job.defense.plugin),
-        "members": digest(job.split.members),
+        "members": digest(job.split.trained),
         "labels": job.num_labels,
         "model": model_fingerprint,
         "seed": job.seed,
@@ -112,7 +127,9 @@ def release_identity(job: Job, model_fingerprint: str) -> dict[str, Any]:
 
 def trial_identity(job: Job, trial: Trial, release: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that can change what an attack returns."""
-    audited = targets_of(job, trial) if trial.tap else job.split.members + job.split.nonmembers
+    audited = targets_of(job, trial) if trial.tap else candidates_of(job, trial)
+    shadows = shadows_of(job, trial)
+    extra = {"shadows": [key_of(release_identity(s, str(release["model"]))) for s in shadows]} if shadows else {}
     return {
         "release": dict(release),
         "attack": plugin_identity(trial.attack.plugin),
@@ -121,7 +138,28 @@ def trial_identity(job: Job, trial: Trial, release: Mapping[str, Any]) -> dict[s
         "audited": digest(audited),
         "auxiliary": digest(job.split.auxiliary, attributes=True),
         "attribute values": job.num_attribute_values,
+        **extra,
     }
+
+
+def shadows_of(job: Job, trial: Trial) -> tuple[Job, ...]:
+    """The shadow releases that an attack may ask for: as many as it declares, or as there are."""
+    return job.shadows[: as_attack(trial.attack).shadows]
+
+
+def candidates_of(job: Job, trial: Trial) -> Records:
+    """Whom an attack on predictions is asked about, those trained on first: shuffle before showing them to it."""
+    attack = as_attack(trial.attack)
+    if attack.goal == "extraction":
+        return job.split.planted + job.split.withheld
+    if is_published_protocol(attack):
+        return job.split.members + perturbed(job.split.nonmembers, job.seed)
+    return job.split.members + job.split.nonmembers
+
+
+def is_published_protocol(attack: Attack) -> bool:
+    """Whether the attack runs in a published protocol of doubtful worth, with perturbed non-members."""
+    return isinstance(attack, MembershipAttack) and attack.sound != attack
 
 
 def targets_of(job: Job, trial: Trial) -> Records:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dpeval import seeds
 from dpeval.config import Experiment, Named
 from dpeval.controls import OverfitControl, UntrainedControl
+from dpeval.data.canaries import make_canaries, plant
 from dpeval.data.split import split
 from dpeval.errors import DpevalError
+from dpeval.fitness import why_unfit
 from dpeval.jobs import Job, Trial, as_attack, as_defense
 from dpeval.materials import Materials
 from dpeval.models.checkpoint import Checkpoint
+from dpeval.shadows import CONTROL_SHADOWS, SMOKE_SHADOWS, Law, halves_of, pair_seed, shadow_seed, shadow_split
 from dpeval.types import Access, Dataset, Failed, Records, Split, Unfit
 
 CONTROL_MEMBERS = 160
+NOBODY = Records((), (), ())
+NO_CANARIES = "no canaries are planted; write a table [canaries] with count = 200 into the matrix file"
 OVERFIT = Named("control", "positive control", OverfitControl())
 UNTRAINED = Named("control", "negative control", UntrainedControl())
 
@@ -45,6 +52,8 @@ class Plan:
     jobs: tuple[Job, ...]
     problems: tuple[tuple[Named, int, int, Unfit | Failed], ...] = ()
     """(defense, data, model, why) for releases that cannot be trained."""
+    shadows: tuple[Job, ...] = ()
+    """The shadow releases that attacks ask for; they are trained before the jobs that use them."""
 
 
 def plan(experiment: Experiment, materials: Materials) -> Plan:
@@ -55,7 +64,7 @@ def plan(experiment: Experiment, materials: Materials) -> Plan:
     for data, model in materials.pairs():
         checkpoint = materials.checkpoints[model]
         dataset, splits = _divided(experiment, materials.datasets[data])
-        members = min((len(s.members) for s in splits.values()), default=0)
+        members = min((len(s.trained) for s in splits.values()), default=0)
         for defense in experiment.defenses:
             problem = _problem(defense, dataset, checkpoint, members)
             if problem is not None:
@@ -64,12 +73,48 @@ def plan(experiment: Experiment, materials: Materials) -> Plan:
             cells.extend(mine)
             if problem is None and isinstance(dataset, Dataset):
                 trials = tuple(c.trial for c in mine if c.problem is None)
-                for i, (seed, parts) in enumerate(splits.items()):
-                    jobs.append(_job(experiment, defense, data, model, seed, parts, dataset, trials, audit=i == 0))
+                trained = [
+                    _job(experiment, defense, data, model, seed, parts, dataset, trials, audit=i == 0)
+                    for i, (seed, parts) in enumerate(splits.items())
+                ]
+                most = SMOKE_SHADOWS if experiment.limit is not None else None
+                jobs.extend(with_shadows(trained, partial(_parts, experiment, dataset), most))
         if isinstance(dataset, Dataset) and isinstance(checkpoint, Checkpoint):
             here = [c for c in cells if (c.data, c.model) == (data, model) and c.problem is None]
             jobs.extend(_controls(experiment, data, model, splits[experiment.seeds[0]], dataset, here))
-    return Plan(tuple(cells), tuple(jobs), tuple(problems))
+    shadows = dict.fromkeys(shadow for job in jobs for shadow in job.shadows)
+    return Plan(tuple(cells), tuple(jobs), tuple(problems), tuple(shadows))
+
+
+def with_shadows(jobs: Sequence[Job], law: Law, most: int | None = None) -> list[Job]:
+    """``jobs``, which differ by their seeds, with the shadow releases that their attacks declare, ``most`` at most."""
+    declared = max((as_attack(t.attack).shadows for job in jobs for t in job.trials), default=0)
+    count = declared if most is None else min(declared, most)
+    shadows = tuple(
+        dataclasses.replace(
+            jobs[0],
+            seed=shadow_seed(i),
+            split=shadow_split(law, i),
+            trials=(),
+            inversion_targets=NOBODY,
+            attribute_targets=NOBODY,
+            audit=False,
+            shadow=True,
+        )
+        for i in range(count)
+    )
+    return [dataclasses.replace(job, shadows=shadows) for job in jobs]
+
+
+def _parts(experiment: Experiment, dataset: Dataset, pair: int) -> Split:
+    """What a matrix with another seed would have drawn: the law of the shadows."""
+    return _split(experiment, dataset, pair_seed(pair))
+
+
+def _split(experiment: Experiment, dataset: Dataset, seed: int) -> Split:
+    """The roles of one seed, canaries among what is trained on."""
+    parts = split(dataset, seed, experiment.split)
+    return parts if experiment.canaries is None else plant(parts, make_canaries(dataset, experiment.canaries), seed)
 
 
 def _divided(experiment: Experiment, dataset: Dataset | Failed) -> tuple[Dataset | Failed, dict[int, Split]]:
@@ -77,7 +122,7 @@ def _divided(experiment: Experiment, dataset: Dataset | Failed) -> tuple[Dataset
     if isinstance(dataset, Failed):
         return dataset, {}
     try:
-        return dataset, {seed: split(dataset, seed, experiment.split) for seed in experiment.seeds}
+        return dataset, {seed: _split(experiment, dataset, seed) for seed in experiment.seeds}
     except DpevalError as error:
         return Failed(str(error), dataset.name), {}
 
@@ -89,7 +134,8 @@ def _problem(
         if isinstance(material, Failed):
             return material
     assert isinstance(checkpoint, Checkpoint)  # noqa: S101 - told to the type checker; the loop above returned otherwise
-    why = as_defense(defense).unfit(checkpoint, members)
+    assert isinstance(dataset, Dataset)  # noqa: S101
+    why = as_defense(defense).unfit(checkpoint, members) or as_defense(defense).unfit_data(dataset, checkpoint)
     return Unfit(why) if why else None
 
 
@@ -104,7 +150,9 @@ def _cells(
 ) -> Iterator[Cell]:
     for attack in experiment.attacks:
         for tap in taps_for(experiment, defense, attack):
-            yield Cell(defense, attack, tap, data, model, problem or _misfit(attack, tap, dataset, checkpoint))
+            planted = experiment.canaries is not None
+            why = problem or _misfit(attack, tap, dataset, checkpoint, planted=planted)
+            yield Cell(defense, attack, tap, data, model, why)
 
 
 def taps_for(experiment: Experiment, defense: Named, attack: Named) -> tuple[str | None, ...]:
@@ -120,14 +168,18 @@ def taps_for(experiment: Experiment, defense: Named, attack: Named) -> tuple[str
     return tuple(dict.fromkeys([*(tap for tap in others if tap), "output"]))
 
 
-def _misfit(attack: Named, tap: str | None, dataset: Dataset | Failed, checkpoint: Checkpoint | Failed) -> Unfit | None:
+def _misfit(
+    attack: Named, tap: str | None, dataset: Dataset | Failed, checkpoint: Checkpoint | Failed, *, planted: bool
+) -> Unfit | None:
     if isinstance(dataset, Failed) or isinstance(checkpoint, Failed):
         return None
+    if as_attack(attack).goal == "extraction" and not planted:
+        return Unfit(NO_CANARIES)
     if as_attack(attack).goal == "attribute" and dataset.attribute_name is None:
         return Unfit("no sensitive attribute: [data] names no `attribute` column")
     if as_attack(attack).access is Access.WEIGHTS:
         return Unfit("no defense of this matrix releases its weights")
-    why = as_attack(attack).unfit(checkpoint, tap)
+    why = why_unfit(as_attack(attack), checkpoint, tap)
     return Unfit(why) if why else None
 
 
@@ -186,8 +238,13 @@ def _controls(
         auxiliary=parts.auxiliary,
         test=parts.test,
         independent_coins=parts.independent_coins,
+        planted=parts.planted,
+        withheld=parts.withheld,
     )
+    jobs = []
     if positive:
-        yield _job(experiment, OVERFIT, data, model, seed, few, dataset, positive, control=True)
+        jobs.append(_job(experiment, OVERFIT, data, model, seed, few, dataset, positive, control=True))
     if negative or clear:
-        yield _job(experiment, UNTRAINED, data, model, seed, parts, dataset, negative + clear, control=True)
+        jobs.append(_job(experiment, UNTRAINED, data, model, seed, parts, dataset, negative + clear, control=True))
+    for job in jobs:
+        yield from with_shadows([job], halves_of(job.split), CONTROL_SHADOWS)

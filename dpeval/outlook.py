@@ -34,13 +34,13 @@ class Stage:
 
 def stages(planned: Plan, materials: Materials, store: Store) -> Iterator[Stage]:
     """Every stage of every job but the audits, which depend on the trained release."""
-    for job in planned.jobs:
+    for job in (*planned.shadows, *planned.jobs):
         checkpoint = materials.checkpoints[job.model]
         if not isinstance(checkpoint, Checkpoint):
             continue
         release = release_identity(job, checkpoint.fingerprint)
         wanted = [("release", "training", release)]
-        if not job.control:
+        if job.measured:
             wanted += [("predict", part, predict_identity(getattr(job.split, role), release))
                        for part, role in (("train predictions", "members"), ("test predictions", "test"))]  # fmt: skip
         wanted += [("attack", _shown(trial.name), trial_identity(job, trial, release)) for trial in job.trials]

@@ -59,7 +59,10 @@ def _work(found: list[Stage], materials: Materials) -> str:
     }
     seconds = sum(_training_seconds(job, speed[job.model]) for job in trainings)
     memory = max((_bytes(materials.checkpoints[job.model]) for job in trainings), default=0)
+    shadows = sum(job.shadow for job in trainings)
     text = f"{len(found) - len(todo)} stages cached, {len(todo)} to do, of them {len(trainings)} trainings"
+    if any(stage.job.shadow for stage in found):
+        text += f" ({shadows} of them shadow releases, shared by all attacks that use them)"
     if trainings:
         text += (
             f"\nabout {seconds / 60:.1f} processor minutes of training on this machine (full fine-tuning assumed; "
@@ -71,7 +74,7 @@ def _work(found: list[Stage], materials: Materials) -> str:
 
 def _training_seconds(job: Job, per_text: float) -> float:
     epochs = getattr(as_defense(job.defense), "epochs", 1)
-    return float(epochs) * len(job.split.members) * per_text * BACKWARD
+    return float(epochs) * len(job.split.trained) * per_text * BACKWARD
 
 
 def _seconds_per_text(checkpoint: Checkpoint) -> float:

@@ -28,6 +28,7 @@ from dpeval.types import (
     Access,
     Embeddings,
     Inferred,
+    NoClaim,
     Predictions,
     PrivacyClaim,
     Records,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     import torch
 
     from dpeval.models.checkpoint import Checkpoint
+    from dpeval.models.text_encoding import TextEncoding
+    from dpeval.types import Dataset
 
 T = TypeVar("T")
 
@@ -66,6 +69,23 @@ class Context(Protocol):
 
     def progress(self, items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
         """Iterate over ``items`` and show how far the work is."""
+        ...
+
+    @property
+    def scratch(self) -> Path | None:
+        """A folder of this training's own that outlives an interruption, or ``None``; checkpoints go here.
+
+        The harness removes it once the release is stored. What is read back from it must lead to the same release.
+        """
+        ...
+
+    def shadows(self, count: int) -> Sequence[Shadow]:
+        """Up to ``count`` shadow releases, trained with the target's own defense; declare them as ``Attack.shadows``.
+
+        Shadow ``i`` is the same whoever asks and for how many, and is trained once. Each is trained on what another
+        seed would have drawn from the same pool; shadows come in pairs, the second trained on the candidates that the
+        first was not. Controls and smoke runs have fewer. ValueError for more than the attack declares.
+        """
         ...
 
 
@@ -106,6 +126,19 @@ class Release(ABC):
     def embed(self, records: Records, tap: str, *, draw: int = 0) -> Embeddings:
         """The tensor released at ``tap``: one row per token (or one row in all for a pooled tap)."""
 
+    @property
+    def encoding(self) -> TextEncoding | None:
+        """How texts become tokens, where the release works on tokens; attacks compare it with their own."""
+        return None
+
+    def noisier(self, factor: float) -> Release | None:
+        """The same release with its noise multiplied by ``factor``; ``None`` where it adds no noise of known scale.
+
+        ``dpeval check`` asks for overwhelming noise and shows that nothing of the texts is left.
+        """
+        del factor
+        return None
+
     def predict_from(self, released: Embeddings) -> Predictions:
         """Class log-probabilities computed from what :meth:`embed` let out, and from nothing else.
 
@@ -144,9 +177,23 @@ class Defense(ABC):
         del checkpoint, num_train
         return None
 
+    def unfit_data(self, dataset: Dataset, checkpoint: Checkpoint) -> str | None:
+        """Why this defense cannot run on these records (pairs, number of classes), or ``None``; asked as above."""
+        del dataset, checkpoint
+        return None
+
     def releases_at(self) -> str | None:
         """The tap at which this defense releases, if it fixes one; ``None`` lets the matrix choose."""
         return None
+
+
+@dataclass(frozen=True, eq=False)
+class Shadow:
+    """A release that the adversary trained itself with the public defense, knowing on what."""
+
+    trained_on: frozenset[str]
+    """Ids of the records that it was trained on."""
+    view: PredictionView
 
 
 # --- attacks -------------------------------------------------------------------------------------------------------
@@ -164,6 +211,8 @@ class Knowledge:
     """Texts from the same population, with labels and attributes; disjoint from every target."""
     num_labels: int
     num_attribute_values: int
+    claim: PrivacyClaim = NoClaim()
+    """What the release states of itself, the noise scale among its details where noise is added."""
 
 
 class PredictionView(Protocol):
@@ -182,6 +231,11 @@ class EmbeddingView(Protocol):
         """The position whose tensor is released."""
         ...
 
+    @property
+    def encoding(self) -> TextEncoding | None:
+        """How the release turns texts into tokens, where it says; an attack that reads in another way must stop."""
+        ...
+
     def intercepted(self, *, draw: int = 0) -> Embeddings:
         """The targets' released rows, in the order of the target ids."""
         ...
@@ -198,6 +252,8 @@ class Attack(ABC):
     version: ClassVar[int] = 1
     access: ClassVar[Access]
     goal: ClassVar[str]
+    shadows: int = 0
+    """How many shadow releases it asks of its context; a field where the user may choose. Each costs one training."""
 
     def unfit(self, checkpoint: Checkpoint, tap: str | None) -> str | None:
         """Why this attack cannot run on this model at this tap, or ``None``; asked before anything is trained."""
@@ -211,6 +267,15 @@ class MembershipAttack(Attack):
     access: ClassVar[Access] = Access.PREDICTIONS
     goal: ClassVar[str] = "membership"
 
+    @property
+    def sound(self) -> MembershipAttack:
+        """Itself, or for an attack in a published protocol of doubtful worth the same attack without it.
+
+        An attack that is not its own sound version is shown non-members that were perturbed after the split, is never
+        used to test a claim, and stands in a report only beside its sound version.
+        """
+        return self
+
     @abstractmethod
     def score(self, view: PredictionView, candidates: Records, knowledge: Knowledge, ctx: Context) -> Scores:
         """One score per candidate; higher means more likely a member."""
@@ -221,10 +286,20 @@ class InversionAttack(Attack):
 
     access: ClassVar[Access] = Access.EMBEDDINGS
     goal: ClassVar[str] = "inversion"
+    reads_pooled: ClassVar[bool] = False
+    """Whether it can attack one pooled row for a whole text; its answer is then a bag of tokens of any length."""
+
+    @property
+    def answers_bags(self) -> bool:
+        """Whether its answers are bags of tokens in no order, of any length, also where there is a row per token."""
+        return False
 
     @abstractmethod
     def recover(self, view: EmbeddingView, targets: Sequence[str], knowledge: Knowledge, ctx: Context) -> Recovered:
-        """For each target id the token guessed for each released row; ``-1`` for no answer."""
+        """For each target id the token guessed for each released row; ``-1`` for no answer.
+
+        A bag of tokens instead where one pooled row is released, or where :attr:`answers_bags` says so.
+        """
 
 
 class AttributeAttack(Attack):
@@ -239,7 +314,10 @@ class AttributeAttack(Attack):
 
 
 class ExtractionAttack(Attack):
-    """Extracts planted or memorised text from a model. The place for canary attacks; none ships yet."""
+    """Says of each canary how likely it was planted in the training data.
+
+    Canaries are made by the core (``[canaries]`` in the matrix), each planted by its own fair coin.
+    """
 
     access: ClassVar[Access] = Access.PREDICTIONS
     goal: ClassVar[str] = "extraction"
@@ -252,5 +330,5 @@ class ExtractionAttack(Attack):
 __all__ = [
     "Access", "Attack", "AttributeAttack", "Context", "Defense", "EmbeddingView", "Embeddings",
     "ExtractionAttack", "Inferred", "InversionAttack", "Knowledge", "MembershipAttack", "PredictionView",
-    "Predictions", "Records", "Recovered", "Release", "Scores", "Task",
+    "Predictions", "Records", "Recovered", "Release", "Scores", "Shadow", "Task",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from typing import Any
 
 from dpeval.types import Claim, Cost, Estimate, Measured, NoClaim, Note, PrivacyClaim, Undefined
 
-SCHEMA = "dpeval/run/1"
+SCHEMA = "dpeval/run/2"
 
 
 class Status(StrEnum):
@@ -80,9 +80,12 @@ class Verdict:
     bound: float | None = None
     """The empirical lower bound on ε at ``level``."""
     claimed: float | None = None
-    smallest_refutable: float | None = None
+    ceiling: float | None = None
     """The lower bound that this experiment would have given, had every guess been right: only claims below it can be
-    refuted here."""
+    refuted here, whatever the defense does."""
+    smallest_refutable: float | None = None
+    """The detection limit: the smallest true ε at which the best possible attack would have refuted this claim here
+    with 80 % power; infinite where nothing would have."""
     level: float = 0.95
     method: str = ""
 

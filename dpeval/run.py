@@ -219,15 +219,23 @@ def device_name(wanted: str) -> str:
 
 
 def _work(planned: Plan, bench: Bench, engine: Engine, stream: TextIO | None) -> list[JobReport]:
-    """Do all jobs, the longest kind first, and return their reports in the order of the plan."""
+    """Do all jobs, shadow releases and the longest kind first, and return their reports in the order of the plan.
+
+    The reports of shadow releases are not among them: what failed there is said by the attacks that needed it.
+    """
     reports: list[JobReport] = []
+    shadows: list[JobReport] = []
     queue = sorted(planned.jobs, key=lambda job: not job.control)
-    with progress(len(queue), stream) as show:
+    with progress(len(planned.shadows) + len(queue), stream) as show:
 
         def done(report: JobReport) -> None:
-            reports.append(report)
+            (shadows if report.job.shadow else reports).append(report)
             show.step(report.job.name, _note(report))
 
+        if planned.shadows:
+            engine.run(planned.shadows, bench, done, show.inner)
+            failed = {r.job.key: r.failures["release"].message for r in shadows if "release" in r.failures}
+            bench = dataclasses.replace(bench, failed_shadows=failed)
         if queue:
             engine.run(queue, bench, done, show.inner)
     order = {job.key: i for i, job in enumerate(planned.jobs)}

@@ -174,6 +174,15 @@ class Split:
     auxiliary: Records
     test: Records
     independent_coins: bool = True
+    planted: Records = Records((), (), ())
+    """Canaries that are trained on beside the members; they never count as members, nor in utility."""
+    withheld: Records = Records((), (), ())
+    """Canaries that are not: each canary is planted or withheld by its own fair coin."""
+
+    @property
+    def trained(self) -> Records:
+        """Everything that a release is trained on."""
+        return self.members + self.planted if len(self.planted) else self.members
 
 
 # --- what leaves a model -------------------------------------------------------------------------------------------

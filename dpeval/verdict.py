@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dpeval.measure.detection import POWER, detection_limit
 from dpeval.measure.epsilon import EpsilonBound, Method
-from dpeval.measure.one_run import detectable_epsilon
 from dpeval.types import Adjacency, Claim, NoClaim, PrivacyClaim, Trust, Undefined, Unit
 
 Kind: TypeAlias = tuple[str, str, str]
@@ -54,8 +54,8 @@ class Refuted:
 class Consistent:
     """The experiment could have refuted the claim, and did not. That is not a proof of it.
 
-    ``smallest_refutable`` is the smallest true ε at which the best possible attack would have refuted this claim here
-    with 80 % power; ``None`` where that was not computed.
+    ``bound.ceiling`` is the largest claim that it could have refuted at all; ``smallest_refutable`` the smallest true
+    ε at which the best possible attack would have refuted this claim with 80 % power (:mod:`dpeval.measure.detection`).
     """
 
     claimed: Claim
@@ -67,8 +67,9 @@ class Consistent:
         """One sentence for the report."""
         able = (
             ""
-            if self.smallest_refutable is None
-            else f" and, by the best attack, a true ε of {self.smallest_refutable:.2f}"
+            if self.smallest_refutable is None or not math.isfinite(self.smallest_refutable)
+            else f", and {100 * POWER:.0f} % of such experiments would refute this claim if the true ε were "
+            f"{self.smallest_refutable:.2f} and the attack the best possible"
         )
         return (
             f"claim not refuted: ε = {self.claimed.epsilon:.4g} is claimed, this attack shows ε > "
@@ -127,12 +128,7 @@ def _compare(claim: Claim, bound: EpsilonBound) -> Verdict:
             claim,
             bound,
         )
-    smallest = None
-    if bound.method is Method.ONE_RUN:
-        smallest = detectable_epsilon(
-            claimed=claim.epsilon, m=bound.trials, r=bound.trials, delta=bound.delta, alpha=bound.alpha
-        )
-    return Consistent(claim, bound, smallest)
+    return Consistent(claim, bound, detection_limit(bound, claim.epsilon))
 
 
 def one_kind(claims: Iterable[Claim]) -> Kind | None:

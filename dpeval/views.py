@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpeval.models.text_encoding import TextEncoding
 from dpeval.plugin import Release
-from dpeval.types import Embeddings, Predictions, Records
+from dpeval.types import Embeddings, Predictions, PrivacyClaim, Records
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class GrantedEmbeddings:
     tap: str
     _intercepted: Callable[[int], Embeddings]
     _embed: Callable[[Records, int], Embeddings]
+    encoding: TextEncoding | None = None
 
     def intercepted(self, *, draw: int = 0) -> Embeddings:
         """The targets' released rows."""
@@ -51,8 +53,8 @@ class Memo:
     whose answers depend a little on the batch still gives every attack the same numbers in every order of cells.
     """
 
-    def __init__(self, release: Release, pools: Sequence[Records] = ()) -> None:
-        self._release = release
+    def __init__(self, release: Release | Callable[[], Release], pools: Sequence[Records] = ()) -> None:
+        self._opener = release
         self._pools = sorted((p for p in pools if len(p)), key=len)
         self._predicted: dict[tuple[int, int], Predictions] = {}
         self._embedded: dict[tuple[str, int, int], Embeddings] = {}
@@ -78,6 +80,20 @@ class Memo:
             self._embedded[key] = self._release.embed(self._pools[number], tap, draw=draw)
         known = self._embedded[key]
         return chosen(known, positions(known.ids, records.ids), records.ids)
+
+    @property
+    def _release(self) -> Release:
+        return self._opener if isinstance(self._opener, Release) else self._opener()
+
+    @property
+    def encoding(self) -> TextEncoding | None:
+        """How the release reads texts."""
+        return self._release.encoding
+
+    @property
+    def claim(self) -> PrivacyClaim:
+        """What the release states."""
+        return self._release.claim
 
     def forget(self) -> None:
         """Drop what is held."""
@@ -112,7 +128,7 @@ def embeddings_of(
             raise ValueError("an attack may embed texts of its own, not the targets")
         return memo.embed(records, tap, draw)
 
-    return GrantedEmbeddings(tap, intercepted, embed)
+    return GrantedEmbeddings(tap, intercepted, embed, memo.encoding)
 
 
 def positions(ids: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:

@@ -24,7 +24,7 @@ from dpeval import jobs, seeds
 from dpeval.arrays import save_arrays, save_result
 from dpeval.context import Report, RunContext, silent
 from dpeval.cost import measured
-from dpeval.errors import StoreError
+from dpeval.errors import DpevalError, StoreError
 from dpeval.identity import key_of, plugin_identity
 from dpeval.jobs import Bench, Job, JobReport, Trial, as_attack, as_defense
 from dpeval.local_audit import audit_identity, audit_local_claim, auditable_tap
@@ -40,11 +40,17 @@ from dpeval.plugin import (
     Release,
     Task,
 )
+from dpeval.shadows import Shelf
+from dpeval.scratch import remove_scratch, scratch_folder
 from dpeval.store import Entry, Store
 from dpeval.types import AttackResult, Failed, PrivacyClaim, Records
 from dpeval.views import Memo, embeddings_of, predictions_of
 
 log = logging.getLogger(__name__)
+
+
+class ShadowError(DpevalError):
+    """An attack needs shadow releases, and one could not be trained."""
 
 
 class NotCached(Exception):  # noqa: N818 - a state, not a fault
@@ -78,18 +84,23 @@ class _Worker:
         self.progress = Progress()
         self.checkpoint: Checkpoint
         self.identity: dict[str, Any] = {}
+        self.shelf = Shelf([s.split.trained for s in job.shadows], self._shadow, pools(job))
 
     def run(self) -> None:
-        release = self._attempt("release", self._release)
+        entry = self._attempt("release", self._trained)
+        if self.job.shadow or entry is None:
+            return
+        release = self._attempt("release", lambda: load_release(entry, torch.device(self.bench.device)))
         if release is None:
             return
         memo = Memo(release, pools(self.job))
-        if not self.job.control:
+        if self.job.measured:
             self._attempt("train", lambda: self._predictions("train", memo, self.job.split.members))
             self._attempt("test", lambda: self._predictions("test", memo, self.job.split.test))
         for trial in self.job.trials:
             self._attempt(trial.name, lambda trial=trial: self._trial(trial, memo))  # type: ignore[misc]
         memo.forget()
+        self.shelf.forget()
         if self.job.audit and auditable_tap(release) is not None:
             self._attempt("audit", lambda: self._audit(release))
 
@@ -123,18 +134,34 @@ class _Worker:
 
     # --- stages ---
 
-    def _release(self) -> Release:
+    def _trained(self) -> Entry:
         self.checkpoint = checkpoint_for(self.bench.models[self.job.model], self.bench.base)
         self.identity = jobs.release_identity(self.job, self.checkpoint.fingerprint)
-        entry = self._stored("release", "release", self.identity, self._train)
-        return load_release(entry, torch.device(self.bench.device))
+        entry = self._stored("release", "release", self.identity, lambda folder: self._train(self.job, folder))
+        remove_scratch(self.bench.store, entry.key)
+        return entry
 
-    def _train(self, folder: Path) -> None:
-        defense = as_defense(self.job.defense)
-        task = Task(train=self.job.split.members, num_labels=self.job.num_labels, checkpoint=self.checkpoint)
-        ctx = self._context("release", key_of(self.identity))
-        with measured() as meter:
-            release = defense.train(task, ctx)
+    def _shadow(self, number: int) -> Callable[[], Release]:
+        """How to open a shadow release. It was trained before this job, unless that failed or was not asked for."""
+        job = self.job.shadows[number]
+        identity = jobs.release_identity(job, self.checkpoint.fingerprint)
+        entry = self.store.get("release", identity)
+        if entry is None and job.key in self.bench.failed_shadows:
+            raise ShadowError(f"shadow release {number + 1} failed: {self.bench.failed_shadows[job.key]}")
+        if entry is None and self.bench.only_cached:
+            raise NotCached
+        found = entry or self.store.put("release", identity, lambda folder: self._train(job, folder))
+        remove_scratch(self.bench.store, found.key)
+        return lambda: load_release(found, torch.device(self.bench.device))
+
+    def _train(self, job: Job, folder: Path) -> None:
+        defense = as_defense(job.defense)
+        task = Task(train=job.split.trained, num_labels=job.num_labels, checkpoint=self.checkpoint)
+        identity = jobs.release_identity(job, self.checkpoint.fingerprint)
+        key = key_of(identity)
+        with scratch_folder(self.bench.store, key) as scratch, measured() as meter:
+            seed = seeds.derive(job.seed, "release", key)
+            release = defense.train(task, RunContext(seed, self.bench.device, self.report, scratch))
         (folder / "model").mkdir()
         release.save(folder / "model")
         cost = meter.cost(int(getattr(release, "trained_parameters", 0)))
@@ -162,16 +189,20 @@ class _Worker:
 
     def _attack(self, trial: Trial, memo: Memo) -> AttackResult:
         attack = as_attack(trial.attack)
-        ctx = self._context("attack", key_of(plugin_identity(attack)), trial.tap or "", trial.role)
+        ctx = dataclasses.replace(
+            self._context("attack", key_of(plugin_identity(attack)), trial.tap or "", trial.role),
+            shadow_source=lambda count: self.shelf.shadows(count, attack.shadows),
+        )
         knowledge = Knowledge(
             checkpoint=self.checkpoint,
             defense=as_defense(self.job.defense),
             auxiliary=self.job.split.auxiliary,
             num_labels=self.job.num_labels,
             num_attribute_values=self.job.num_attribute_values,
+            claim=memo.claim,
         )
         if isinstance(attack, (MembershipAttack, ExtractionAttack)):
-            candidates = self._candidates()
+            candidates = self._candidates(trial)
             ask = attack.score if isinstance(attack, MembershipAttack) else attack.extract
             return _answered(ask(predictions_of(memo), candidates, knowledge, ctx), candidates.ids, trial)
         targets = jobs.targets_of(self.job, trial)
@@ -194,9 +225,9 @@ class _Worker:
     def _context(self, *names: str) -> RunContext:
         return RunContext(seeds.derive(self.job.seed, *names), self.bench.device, self.report)
 
-    def _candidates(self) -> Records:
+    def _candidates(self, trial: Trial) -> Records:
         """Members and non-members, shuffled, without attributes or groups: nothing tells them apart."""
-        both = self.job.split.members + self.job.split.nonmembers
+        both = jobs.candidates_of(self.job, trial)
         order = seeds.rng(self.job.seed, "candidates").permutation(len(both))
         mixed = both.take(int(i) for i in order)
         return Records(mixed.ids, mixed.texts, mixed.labels)
@@ -213,8 +244,11 @@ def pools(job: Job) -> list[Records]:
     """The sets of records that a release is asked about as a whole; see :class:`dpeval.views.Memo`."""
     parts = job.split
     with_attribute = (i for i, value in enumerate(parts.auxiliary.attributes) if value is not None)
+    published = [t for t in job.trials if jobs.is_published_protocol(as_attack(t.attack))]
     return [
         parts.members + parts.nonmembers,
+        *(jobs.candidates_of(job, trial) for trial in published[:1]),
+        parts.planted + parts.withheld,
         parts.test,
         parts.auxiliary,
         parts.auxiliary.take(with_attribute),

@@ -11,6 +11,7 @@ from dpeval.collect.measures import CellMeasures
 from dpeval.config import Named
 from dpeval.matrix import Cell
 from dpeval.measure.audit import audit_one_run
+from dpeval.measure.detection import detection_limit
 from dpeval.measure.distinguish import audit_releases
 from dpeval.measure.epsilon import EpsilonBound
 from dpeval.measure.multiple import family_alpha
@@ -134,7 +135,8 @@ def _verdict(claim: Claim, audit: Audit) -> Verdict:
         reading=f"{reading[0].upper()}{reading[1:]}.",
         bound=bound.epsilon if bound else None,
         claimed=claim.epsilon,
-        smallest_refutable=bound.ceiling if bound else None,
+        ceiling=bound.ceiling if bound else None,
+        smallest_refutable=detection_limit(bound, claim.epsilon) if bound else None,
         level=1 - bound.alpha if bound else 0.95,
         method=f"{audit.method}; {bound.method.value}" if bound else audit.method,
     )

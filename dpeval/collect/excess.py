@@ -16,7 +16,7 @@ from dpeval.measure.attribute import AttributeRun
 from dpeval.measure.influence import Part, difference, ratio_part
 from dpeval.measure.intervals import Scale, estimate
 from dpeval.measure.inversion import InversionRun
-from dpeval.measure.recovery import Scope, count_positions
+from dpeval.measure.recovery import Scope, count_bag, count_positions
 from dpeval.types import Floats, Measured, Undefined
 
 Membership = Sequence[NDArray[np.bool_]]
@@ -24,11 +24,12 @@ R = TypeVar("R", InversionRun, AttributeRun)
 
 
 def inversion_excess(runs: Sequence[InversionRun], members: Membership, level: float) -> Measured:
-    """Content words recovered in place: members minus non-members."""
+    """Content words recovered (in place, or as bags where there are no places): members minus non-members."""
 
     def counted(run: InversionRun) -> tuple[Floats, Floats]:
         scope = Scope(run.never, run.content)
-        tallies = [count_positions(g, t, scope) for g, t in zip(run.guessed, run.truth, strict=True)]
+        count = count_positions if run.by_row else count_bag
+        tallies = [count(g, t, scope) for g, t in zip(run.guessed, run.truth, strict=True)]
         return np.array([t.right for t in tallies], dtype=np.float64), np.array(
             [t.asked for t in tallies], dtype=np.float64
         )

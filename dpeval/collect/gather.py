@@ -91,8 +91,8 @@ class Gathered:
 
 
 def is_member(job: Job, ids: Sequence[str]) -> NDArray[np.bool_]:
-    """The coin of each id."""
-    members = set(job.split.members.ids)
+    """The coin of each id, be it a record or a canary."""
+    members = set(job.split.trained.ids)
     return np.array([key in members for key in ids], dtype=np.bool_)
 
 

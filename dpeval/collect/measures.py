@@ -12,7 +12,7 @@ from dpeval.collect.runs import attribute_runs, auxiliary_tokens, inversion_runs
 from dpeval.jobs import Trial, as_attack
 from dpeval.measure.attribute import measure_attribute
 from dpeval.measure.inversion import InversionRun, measure_inversion
-from dpeval.measure.membership import MembershipRun, measure_gain, measure_membership
+from dpeval.measure.membership import PREVALENCE, MembershipRun, measure_gain, measure_membership
 from dpeval.measure.multiple import p_value
 from dpeval.models.checkpoint import Checkpoint
 from dpeval.types import Estimate, Measured, Undefined
@@ -63,7 +63,7 @@ def _membership(
 ) -> CellMeasures:
     runs = membership_runs(trained, trial)
     report = gathered.experiment.report
-    found = measure_membership(runs, prevalence=report.prevalence or 0.1, level=level)
+    found = measure_membership(runs, prevalence=report.prevalence or PREVALENCE, level=level, fprs=report.fpr)
     measures = dict(found.estimates)
     if blind and len(blind) == len(runs):
         measures["auc_minus_blind"] = measure_gain(runs, blind, level=level)
@@ -75,7 +75,8 @@ def _membership(
 
 def _inversion(trained: Trained, trial: Trial, checkpoint: Checkpoint, level: float) -> CellMeasures:
     runs = inversion_runs(trained, trial, checkpoint)
-    found = measure_inversion(runs, auxiliary_tokens(trained, checkpoint, _fixed_rows(runs)), level=level)
+    rows = _fixed_rows(runs) if all(run.by_row for run in runs) else checkpoint.max_length
+    found = measure_inversion(runs, auxiliary_tokens(trained, checkpoint, rows), level=level)
     measures = dict(found.estimates)
     members = [is_member(job, run.ids) for (job, _), run in zip(trained.folders(trial.name), runs, strict=True)]
     measures["memorisation_excess"] = inversion_excess(runs, members, level)

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpeval.collect.gather import Trained, groups_of, is_member
-from dpeval.jobs import Job, Trial, targets_of
+from dpeval.jobs import Job, Trial, candidates_of, as_attack, targets_of
 from dpeval.measure.attribute import AttributeRun
 from dpeval.measure.inversion import InversionRun
 from dpeval.measure.membership import MembershipRun
 from dpeval.measure.textfeatures import count_texts, fit_reader
 from dpeval.measure.tokens import content_tokens
 from dpeval.models.checkpoint import Checkpoint
+from dpeval.models.dependence import is_pooled
+from dpeval.plugin import InversionAttack
 from dpeval.types import Floats, Inferred, Ints, Records, Recovered, Scores
 from dpeval.views import positions
 
@@ -24,7 +26,7 @@ def membership_runs(trained: Trained, trial: Trial) -> list[MembershipRun]:
     for job, result in trained.results(trial):
         if not isinstance(result, Scores):
             raise TypeError(f"{trial.attack.label}: expected scores, got {type(result).__name__}")
-        audited = job.split.members + job.split.nonmembers
+        audited = candidates_of(job, trial)
         at = positions(result.ids, audited.ids)
         runs.append(
             MembershipRun(audited.ids, result.values[at], is_member(job, audited.ids), groups_of(audited, audited.ids))
@@ -35,7 +37,7 @@ def membership_runs(trained: Trained, trial: Trial) -> list[MembershipRun]:
 def inversion_runs(trained: Trained, trial: Trial, checkpoint: Checkpoint) -> list[InversionRun]:
     """Guessed tokens with the true ones; special tokens and padding do not count."""
     content = content_tokens(vocabulary(checkpoint), checkpoint.special_ids)
-    runs = []
+    bags, runs = answers_bags(trial, checkpoint), []
     for job, result in trained.results(trial):
         if not isinstance(result, Recovered):
             raise TypeError(f"{trial.attack.label}: expected recovered tokens, got {type(result).__name__}")
@@ -43,11 +45,19 @@ def inversion_runs(trained: Trained, trial: Trial, checkpoint: Checkpoint) -> li
         guessed = dict(zip(result.ids, result.tokens, strict=True))
         answers = tuple(guessed[key] for key in targets.ids)
         truth = tuple(
-            true_tokens(tokens, len(answer), checkpoint.special_ids)
+            true_tokens(tokens, checkpoint.max_length if bags else len(answer), checkpoint.special_ids)
             for tokens, answer in zip(checkpoint.tokens(targets), answers, strict=True)
         )
-        runs.append(InversionRun(targets.ids, answers, truth, content, checkpoint.special_ids, targets.groups))
+        never = checkpoint.special_ids
+        runs.append(InversionRun(targets.ids, answers, truth, content, never, targets.groups, by_row=not bags))
     return runs
+
+
+def answers_bags(trial: Trial, checkpoint: Checkpoint) -> bool:
+    """Whether the answers of this trial are bags of tokens: of its attack always, or of a pooled release."""
+    attack = as_attack(trial.attack)
+    always = isinstance(attack, InversionAttack) and attack.answers_bags
+    return always or (trial.tap is not None and is_pooled(checkpoint, trial.tap))
 
 
 def auxiliary_tokens(trained: Trained, checkpoint: Checkpoint, rows: int | None) -> list[tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Lower bounds on ε from membership scores: guesses planned on one half of the records, counted on the other.
+"""A lower bound on ε from one training run: guesses planned on one half of the records, counted on the other.
 
 >>> import numpy as np
 >>> from dpeval.measure.membership import MembershipRun
@@ -19,13 +19,12 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
-from dpeval.measure.epsilon import EpsilonBound, Method, rate_bound, upper_rate
+from dpeval.measure.epsilon import EpsilonBound, upper_rate
 from dpeval.measure.halves import calibration_half
 from dpeval.measure.membership import MembershipRun
 from dpeval.measure.one_run import one_run_bound
-from dpeval.types import Floats, Undefined
+from dpeval.types import Undefined
 
 _SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 """Shares of the records that may be guessed "member" (from the top) and "non-member" (from the bottom)."""
@@ -152,44 +151,3 @@ def _best_plan(coins: Sequence[_Coins], alpha: float) -> _Plan:
     plans = [_Plan(top, bottom) for top, bottom in product(_SHARES, _SHARES) if top + bottom > 0]
     # The first of equals: where nothing promises anything, guess everything.
     return max([_Plan(0.5, 0.5), *plans], key=promise)
-
-
-def audit_rates(
-    runs: Sequence[MembershipRun], *, delta: float, alpha: float = 0.05, salt: int = 0
-) -> EpsilonBound | Undefined:
-    """The two-rate bound at a threshold chosen on the calibration half; counts of all runs together.
-
-    The records of one trained model are not independent trials: the bound is labelled a heuristic and refutes nothing.
-    """
-    counts = np.zeros(4, dtype=np.int64)
-    for run in runs:
-        first = calibration_half(run.units, salt)
-        if len(np.unique(run.is_member[first])) < 2 or len(np.unique(run.is_member[~first])) < 2:
-            return Undefined("the calibration or the measured half holds one class only")
-        threshold = rate_threshold(run.scores[first], run.is_member[first], delta, alpha)
-        called, member = run.scores[~first] >= threshold, run.is_member[~first]
-        counts += [(called & member).sum(), member.sum(), (called & ~member).sum(), (~member).sum()]
-    tp, members, fp, nonmembers = counts.tolist()
-    found = rate_bound(tp=tp, members=members, fp=fp, nonmembers=nonmembers, delta=delta, alpha=alpha)
-    return replace(found, method=Method.RECORD_RATES)
-
-
-def rate_threshold(scores: Floats, is_member: NDArray[np.bool_], delta: float, alpha: float) -> float:
-    """The threshold whose two-rate bound is largest on these records, which then cannot be used to state it.
-
-    It stands midway between two scores: at a score itself, half of what lies just there would fall on either side.
-    """
-    candidates = np.unique(scores)
-    members, nonmembers = np.sort(scores[is_member]), np.sort(scores[~is_member])
-    missed, false = np.searchsorted(members, candidates), len(nonmembers) - np.searchsorted(nonmembers, candidates)
-    fnr, fpr = _upper_rates(missed, len(members), alpha / 2), _upper_rates(false, len(nonmembers), alpha / 2)
-    best = np.maximum((1 - delta - fpr) / fnr, (1 - delta - fnr) / fpr)
-    chosen = int(np.argmax(best))
-    return float(candidates[chosen] + candidates[max(chosen - 1, 0)]) / 2
-
-
-def _upper_rates(counts: NDArray[np.int64], trials: int, alpha: float) -> Floats:
-    inside = counts < trials
-    out = np.ones(len(counts))
-    out[inside] = special.betaincinv(counts[inside] + 1, trials - counts[inside], 1 - alpha)
-    return out

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpeval.measure.audit import rate_threshold
 from dpeval.measure.epsilon import EpsilonBound, gaussian_bound, rate_bound
+from dpeval.measure.rates import rate_threshold
 from dpeval.types import Floats
 
 _DRAWS_PER_DIMENSION = 5

@@ -13,8 +13,12 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 from scipy.optimize import brentq
+
+from dpeval.types import Floats
 
 
 class Method(StrEnum):
@@ -43,6 +47,9 @@ class EpsilonBound:
     trials: int
     ceiling: float
     details: tuple[tuple[str, float], ...] = ()
+    members: int = 0
+    nonmembers: int = 0
+    """For bounds from two error rates: the trials of each side."""
 
 
 # --- two error rates -----------------------------------------------------------------------------------------------
@@ -53,6 +60,14 @@ def upper_rate(count: int, trials: int, alpha: float) -> float:
     if not 0 <= count <= trials or trials < 1:
         raise ValueError(f"expected 0 <= count <= trials and trials >= 1, got {count} of {trials}")
     return 1.0 if count == trials else float(special.betaincinv(count + 1, trials - count, 1 - alpha))
+
+
+def upper_rates(counts: NDArray[np.int64], trials: int, alpha: float) -> Floats:
+    """:func:`upper_rate` of many counts, shape ``(n,)``, at once."""
+    inside = counts < trials
+    out = np.ones(len(counts))
+    out[inside] = special.betaincinv(counts[inside] + 1, trials - counts[inside], 1 - alpha)
+    return out
 
 
 def rate_bound(*, tp: int, members: int, fp: int, nonmembers: int, delta: float, alpha: float = 0.05) -> EpsilonBound:
@@ -74,6 +89,8 @@ def rate_bound(*, tp: int, members: int, fp: int, nonmembers: int, delta: float,
         trials=members + nonmembers,
         ceiling=epsilon_of_rates(least_fpr, least_fnr, delta),
         details=(("fpr_upper", fpr), ("fnr_upper", fnr)),
+        members=members,
+        nonmembers=nonmembers,
     )
 
 
@@ -105,6 +122,8 @@ def gaussian_bound(
         trials=members + nonmembers,
         ceiling=gaussian_epsilon(most, delta),
         details=(("mu", mu), ("fpr_upper", fpr), ("fnr_upper", fnr)),
+        members=members,
+        nonmembers=nonmembers,
     )
 
 

@@ -45,16 +45,42 @@ def most_exposed(runs: Sequence[Scored], count: int) -> list[dict[str, Detail]]:
 
     A score is counted in standard deviations of that model's non-members (median and quartiles, so that no outlier
     sets the scale). A record that was a non-member of another model has its score there subtracted: a text that always
-    scores high is conspicuous, not exposed.
+    scores high is conspicuous, not exposed. ``p`` is the share of non-members that score at least as high, over the
+    models that held the record; twice the mean, which holds however the models depend (Vovk and Wang 2020, Table 1). It
+    is that of one record named beforehand: among many, some look exposed by chance.
     """
     inside, outside = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    chances = defaultdict[str, list[float]](list)
     for run in runs:
-        standard = _standard(run)
-        for key, member, value in zip(run.ids, run.is_member.tolist(), standard.tolist(), strict=True):
+        standard, tails = _standard(run), _tails(run)
+        for key, member, value, tail in zip(
+            run.ids, run.is_member.tolist(), standard.tolist(), tails.tolist(), strict=True
+        ):
             (inside if member else outside)[key].append(value)
+            if member:
+                chances[key].append(tail)
     risk = {key: float(np.mean(seen)) - float(np.mean(outside.get(key, [0.0]))) for key, seen in inside.items()}
     worst = sorted(risk, key=lambda key: (-risk[key], key))[:count]
-    return [{"id": key, "excess": risk[key], "models_as_member": len(inside[key])} for key in worst]
+    return [
+        {"id": key, "excess": risk[key], "p": merged(chances[key]), "models_as_member": len(inside[key])}
+        for key in worst
+    ]
+
+
+def merged(p_values: Sequence[float]) -> float:
+    """One p-value of several that may depend on one another in any way.
+
+    >>> merged([0.01]), merged([0.01, 0.03])
+    (0.01, 0.04)
+    """
+    return p_values[0] if len(p_values) == 1 else min(1.0, 2 * float(np.mean(p_values)))
+
+
+def _tails(run: Scored) -> Floats:
+    """For each record the share of non-members that score at least as high, itself counted as one of them."""
+    rest = np.sort(run.scores[~run.is_member])
+    out: Floats = (1 + len(rest) - np.searchsorted(rest, run.scores, side="left")) / (1 + len(rest))
+    return out
 
 
 def _standard(run: Scored) -> Floats:

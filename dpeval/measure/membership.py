@@ -31,6 +31,8 @@ from dpeval.measure.roc import OneClassError, best_threshold, labelled, needed_n
 from dpeval.types import Estimate, Floats, Measured, Undefined
 
 LOW_FPRS = (0.01, 0.001)
+PREVALENCE = 0.1
+"""The share of members in the population of the PPV where none is stated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +63,14 @@ class MembershipRun:
 def measure_membership(
     runs: Sequence[MembershipRun],
     *,
-    prevalence: float = 0.1,
+    prevalence: float = PREVALENCE,
     salt: int = 0,
     level: float = 0.95,
     resamples: int = 1000,
     exposed: int = 10,
+    fprs: Sequence[float] = LOW_FPRS,
 ) -> Measures:
-    """AUC, TPR at 1 % and 0.1 % FPR, and at a frozen threshold balanced accuracy, advantage and PPV.
+    """AUC, TPR at low FPRs, and at a frozen threshold balanced accuracy, advantage and PPV (named by its prevalence).
 
     Args:
         runs: one per training seed; several runs may hold the same records with other memberships.
@@ -75,29 +78,34 @@ def measure_membership(
         salt: chooses the calibration half.
         resamples: bootstrap resamples for the TPR; seeded by ``salt``.
         exposed: how many of the most exposed members to list, by id.
+        fprs: the low false positive rates.
     """
+    at_threshold = ("balanced_accuracy", "advantage", ppv_name(prevalence))
     try:
         for run in runs:
             labelled(run.scores, run.is_member)
     except OneClassError as error:
-        return Measures({name: Undefined(str(error)) for name in ("auc", *map(_tpr_name, LOW_FPRS), *_AT_THRESHOLD)})
+        return Measures({name: Undefined(str(error)) for name in ("auc", *map(tpr_name, fprs), *at_threshold)})
     auc = estimate([auc_part(r.scores, r.is_member, r.units) for r in runs], level=level)
-    low = {_tpr_name(fpr): _tpr(runs, fpr, level, resamples, salt) for fpr in LOW_FPRS}
+    low = {tpr_name(fpr): _tpr(runs, fpr, level, resamples, salt) for fpr in fprs}
     frozen = _at_frozen_threshold(runs, prevalence, salt, level)
     details: dict[str, Detail] = {
         "prevalence": prevalence,
         "thresholds": frozen.thresholds,
-        "reached": {_tpr_name(fpr): tuple(_reached(run, fpr) for run in runs) for fpr in LOW_FPRS},
+        "reached": {tpr_name(fpr): tuple(_reached(run, fpr) for run in runs) for fpr in fprs},
         "exposed": tuple(most_exposed(runs, exposed)),
     }
     return Measures({"auc": auc, **low, **frozen.estimates}, _warnings(auc), details)
 
 
-_AT_THRESHOLD = ("balanced_accuracy", "advantage", "ppv")
-
-
-def _tpr_name(fpr: float) -> str:
+def tpr_name(fpr: float) -> str:
+    """``tpr@1%fpr``."""
     return f"tpr@{100 * fpr:g}%fpr"
+
+
+def ppv_name(prevalence: float) -> str:
+    """``ppv@10%``: a predictive value means nothing without its prevalence."""
+    return f"ppv@{100 * prevalence:g}%"
 
 
 def _warnings(auc: Estimate) -> tuple[str, ...]:
@@ -154,7 +162,8 @@ def _at_frozen_threshold(runs: Sequence[MembershipRun], prevalence: float, salt:
             labelled(run.scores[measured], run.is_member[measured])
         except OneClassError as error:
             reason = f"the calibration or the measured half holds one class only: {error}"
-            return _Frozen(dict.fromkeys(_AT_THRESHOLD, Undefined(reason)))
+            names = ("balanced_accuracy", "advantage", ppv_name(prevalence))
+            return _Frozen(dict.fromkeys(names, Undefined(reason)))
         kept = tuple(unit for unit, keep in zip(units, measured, strict=True) if keep)
         rates = rate_parts(run.scores[measured] >= threshold, run.is_member[measured], kept)
         true_rates.append(rates[0])
@@ -165,7 +174,9 @@ def _at_frozen_threshold(runs: Sequence[MembershipRun], prevalence: float, salt:
         2 * accuracy.value - 1, 2 * accuracy.low - 1, 2 * accuracy.high - 1, accuracy.n, level, accuracy.models
     )
     ppv = predictive_value(true_rates, false_rates, prevalence, level)
-    return _Frozen({"balanced_accuracy": accuracy, "advantage": advantage, "ppv": ppv}, tuple(thresholds))
+    return _Frozen(
+        {"balanced_accuracy": accuracy, "advantage": advantage, ppv_name(prevalence): ppv}, tuple(thresholds)
+    )
 
 
 def _balanced(true_rates: Sequence[Part], false_rates: Sequence[Part], level: float) -> Estimate:

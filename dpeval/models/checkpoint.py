@@ -31,6 +31,7 @@ from dpeval.models.fingerprint import fingerprint
 from dpeval.models.layout import Layout
 from dpeval.models.loading import Loaded, load_files
 from dpeval.models.sources import find_checkpoint
+from dpeval.models.text_encoding import TextEncoding
 from dpeval.types import Note, Records, Rows
 
 
@@ -72,16 +73,25 @@ class Checkpoint:
     @property
     def vocab_size(self) -> int:
         """Rows of the input embedding table."""
-        return int(self._encoder.get_input_embeddings().num_embeddings)
+        return int(self._encoder.get_input_embeddings().weight.shape[0])
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
         """Ids of special tokens, padding among them."""
         return frozenset(int(i) for i in (*self.tokenizer.all_special_ids, self.pad_id))
 
+    @cached_property
+    def text_encoding(self) -> TextEncoding:
+        """How texts become tokens here; a release states its own, and an attack compares."""
+        return TextEncoding.of(self.tokenizer, self.max_length, self.special_ids)
+
     def positions(self) -> tuple[str, ...]:
         """The named taps of this model, from the input to the output."""
         return Layout.of(self._encoder).names()
+
+    def is_sure(self, position: str) -> bool:
+        """Whether ``position`` is a named one of a known architecture; any other is tried before it is used."""
+        return Layout.of(self._encoder).is_sure(position)
 
     def lacks(self, position: str) -> str | None:
         """Why this model has no such position (a named one or a module path), or ``None`` if it has."""
@@ -120,7 +130,7 @@ class Checkpoint:
         return TextClassifier(encoder, self.pooling, num_labels, torch.Generator().manual_seed(seed)).eval()
 
     def _encode(self, text: str | tuple[str, str]) -> _Row:
-        first, second = (_encodable(text), None) if isinstance(text, str) else map(_encodable, text)
+        first, second = (encodable(text), None) if isinstance(text, str) else map(encodable, text)
         out = self.tokenizer(
             first, second, truncation=True, max_length=self.max_length, return_attention_mask=False,
             return_token_type_ids=self.takes_types, return_overflowing_tokens=False, verbose=False,
@@ -137,7 +147,7 @@ class Checkpoint:
         return int(found[0]) if found else self.pad_id
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """The text with half surrogate pairs, which no tokenizer takes, as U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -50,6 +50,8 @@ class TextClassifier(nn.Module):
         with torch.no_grad():
             self.head.weight.normal_(0.0, float(getattr(config, "initializer_range", 0.02)), generator=generator)
             self.head.bias.zero_()
+        self.answers: dict[str, Any] = {}
+        """What the encoder's modules answer with, filled by ``dpeval.models.taps`` in the first cut pass."""
         self._extra = {"use_cache": False} if "use_cache" in forward_names(encoder) else {}
 
     @property

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dpeval.models.checkpoint import Checkpoint
 from dpeval.models.classifier import TextClassifier
 from dpeval.models.encoding import Batch
 from dpeval.models.taps import capture, forward_from
@@ -33,6 +34,15 @@ def released_shape(model: TextClassifier, tap: str, length: int) -> Shape:
     with torch.no_grad():
         probe = capture(model, _probe(model), tap)
     return Shape(rows=1 if probe.shape[1] == 1 else length, width=probe.shape[2])
+
+
+def is_pooled(checkpoint: Checkpoint, tap: str) -> bool:
+    """Whether one row is released for a whole text at ``tap``; False for a tap that this model does not know."""
+    if tap in checkpoint.positions():
+        return tap == "output"
+    if checkpoint.lacks(tap) is not None:
+        return False
+    return released_shape(checkpoint.build(2, seed=0), tap, 2).rows == 1
 
 
 def parameters_before(model: TextClassifier, tap: str) -> set[str]:

@@ -32,7 +32,7 @@ def fingerprint(encoder: Any, tokenizer: Any, extra: tuple[object, ...]) -> str:
     parts = [
         fingerprint_of_weights(encoder.state_dict()),
         json.dumps(config, sort_keys=True, default=str),
-        _tokenizer_text(tokenizer),
+        tokenizer_text(tokenizer),
         json.dumps([tokenizer.pad_token_id, *extra]),
     ]
     return hashlib.sha256("\x1e".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
@@ -48,7 +48,8 @@ def fingerprint_of_weights(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _tokenizer_text(tokenizer: Any) -> str:
+def tokenizer_text(tokenizer: Any) -> str:
+    """What a tokenizer is, as text: vocabulary, normalisation, template; not how its last call padded."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return json.dumps([type(tokenizer).__name__, sorted(tokenizer.get_vocab().items())])

@@ -1,11 +1,11 @@
-"""Where an encoder's named positions are: which module's output is tapped, and what lies before it.
+"""Where an encoder's positions are: which module's tensor is tapped, and what lies before it.
 
 Names follow Du et al. 2023 (DP-Forward, Figure 1): ``embedding``; ``encoder.I.mha``, ``encoder.I.add_norm_1``,
-``encoder.I.ffn``, ``encoder.I.add_norm_2`` for layer I from 0; ``output`` for the pooled vector. Any other name is a
-module path inside the transformers model.
+``encoder.I.ffn``, ``encoder.I.add_norm_2`` for layer I from 0; ``output`` for the pooled vector. Where one layer's
+modules serve for several layers, I counts the calls. Any other name is a module path inside the transformers model.
 
->>> BERT.sublayers["ffn"].source, BERT.sublayers["ffn"].sink
-('output.dense', 'output.LayerNorm')
+>>> bool(_NAMED.fullmatch("encoder.11.add_norm_2")), bool(_NAMED.fullmatch("encoder.layer.11"))
+(True, False)
 """
 
 from __future__ import annotations
@@ -18,84 +18,26 @@ from typing import Any
 from torch import nn
 
 from dpeval.errors import ModelError, near_miss
+from dpeval.models.families import FAMILIES, LAYER_INPUT, LAYER_OUTPUT, STACKS, SUBLAYERS, Family, Sublayer
 
-SUBLAYERS = ("mha", "add_norm_1", "ffn", "add_norm_2")
 _NAMED = re.compile(r"encoder\.(\d+)\.(mha|add_norm_1|ffn|add_norm_2)")
 
 
 @dataclass(frozen=True)
-class Sublayer:
-    """Paths in one layer: ``source`` gives the tensor, ``sink`` (the norm after it) takes it without the residual."""
-
-    source: str
-    sink: str | None = None
-    idle: tuple[str, ...] = ()
-    """Modules whose outputs nothing needs once the tensor is given; they keep the shape (B, rows, d) when left out."""
-    idle_attention: str | None = None
-    """The same for the attention, which returns its output and its weights."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """An architecture, told by the modules of its layers and not by its name."""
-
-    stack: str
-    embedding: str
-    sublayers: Mapping[str, Sublayer]
-    skippable: bool
-    """Whether the layers before a tap can be left out without changing what follows it."""
-    marks: tuple[str, ...]
-    """Module paths that every layer of this family has."""
-
-
-_BERT_ATTENTION = ("attention.output.dense",)
-_BERT_FFN = Sublayer("output.dense", "output.LayerNorm", ("intermediate", "output.dense"), "attention")
-_POST_NORM = {
-    "mha": Sublayer("attention.output.dropout", "attention.output.LayerNorm", _BERT_ATTENTION, "attention.self"),
-    "add_norm_1": Sublayer("attention.output.LayerNorm", None, _BERT_ATTENTION, "attention.self"),
-    "ffn": _BERT_FFN,
-    "add_norm_2": Sublayer("output.LayerNorm"),
-}
-BERT = Family("encoder.layer", "embeddings", _POST_NORM, True, ("attention.output.LayerNorm", "output.LayerNorm"))
-MPNET = Family(
-    "encoder.layer",
-    "embeddings",
-    {
-        "mha": Sublayer("attention.dropout", "attention.LayerNorm", idle_attention="attention.attn"),
-        "add_norm_1": Sublayer("attention.LayerNorm", idle_attention="attention.attn"),
-        "ffn": _BERT_FFN,
-        "add_norm_2": Sublayer("output.LayerNorm"),
-    },
-    True,
-    ("attention.attn", "attention.LayerNorm", "output.LayerNorm"),
-)
-DISTILBERT = Family(
-    "transformer.layer",
-    "embeddings",
-    {
-        "mha": Sublayer("attention", "sa_layer_norm", idle_attention="attention"),
-        "add_norm_1": Sublayer("sa_layer_norm", idle_attention="attention"),
-        "ffn": Sublayer("ffn", "output_layer_norm", ("ffn",), "attention"),
-        "add_norm_2": Sublayer("output_layer_norm"),
-    },
-    True,
-    ("sa_layer_norm", "output_layer_norm"),
-)
-GPT2 = Family("h", "drop", {}, True, ("ln_1", "ln_2", "attn.c_attn"))
-FAMILIES = (BERT, MPNET, DISTILBERT, GPT2)
-
-
-@dataclass(frozen=True)
 class TapPoint:
-    """One position: module paths inside the transformers model (``None`` as source: the pooled vector)."""
+    """One position: in a call of a block (``at`` set), or at the output of a module of the transformers model."""
 
     name: str
     source: str | None
-    sink: str | None = None
+    """Path of the module whose output is tapped, from the model; ``None``: the pooled vector, or a place in a block."""
     layer: int | None = None
-    """The layer that holds the position; -1 for the embedding, the number of layers for the pooled vector."""
-    idle: tuple[str, ...] = ()
-    idle_attention: str | None = None
+    """The call of a block that holds the position; -1 before the first, the number of calls after the last."""
+    at: Sublayer | None = None
+
+    @property
+    def drops_residual(self) -> bool:
+        """Whether what follows goes without a sum that the whole model takes."""
+        return self.name.endswith((".mha", ".ffn"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,91 +46,137 @@ class Layout:
 
     encoder: Any
     family: Family | None
+    """``None`` where only whole blocks have a name."""
+    stack: str | None
 
     @classmethod
     def of(cls, encoder: nn.Module) -> Layout:
         """The layout of ``encoder``; a family is recognised only when all its modules are there."""
-        return cls(encoder, next((f for f in FAMILIES if _fits(f, encoder)), None))
+        family = next((f for f in FAMILIES if _fits(f, encoder)), None)
+        if family is not None:
+            return cls(encoder, family, family.stack)
+        return cls(encoder, None, next((s for s in STACKS if isinstance(_find(encoder, s), nn.ModuleList)), None))
+
+    @property
+    def blocks(self) -> Mapping[str, nn.Module]:
+        """Every block once, by its path."""
+        if self.stack is None:
+            return {}
+        entries = enumerate(self.encoder.get_submodule(self.stack))
+        paths = [f"{self.stack}.{i}" for i, _ in entries]
+        if self.family is not None and self.family.inner is not None:
+            inner = f"{{}}.{self.family.inner}"
+            paths = [f"{at}.{j}" for at in map(inner.format, paths) for j in range(len(self.encoder.get_submodule(at)))]
+        return {path: self.encoder.get_submodule(path) for path in paths}
+
+    @property
+    def shared(self) -> bool:
+        """Whether one block's modules serve for several layers."""
+        return self.family is not None and self.family.inner is not None
 
     @property
     def layers(self) -> nn.ModuleList:
-        """The stack of layers; empty for an unknown family."""
-        found: nn.ModuleList = self.encoder.get_submodule(self.family.stack) if self.family else nn.ModuleList()
-        return found
-
-    @property
-    def parent(self) -> nn.Module:
-        """The module that holds the stack."""
-        path = self.family.stack.rpartition(".")[0] if self.family else ""
-        found: nn.Module = self.encoder.get_submodule(path)
-        return found
-
-    @property
-    def stack_name(self) -> str:
-        """The attribute of :attr:`parent` that is the stack."""
-        return self.family.stack.rpartition(".")[2] if self.family else ""
+        """The blocks in the order in which they are called; a shared one as often as it is called."""
+        blocks = list(self.blocks.values())
+        if not self.shared:
+            return nn.ModuleList(blocks)
+        count = int(self.encoder.config.num_hidden_layers)
+        groups = len(self.encoder.get_submodule(str(self.stack)))
+        each = len(blocks) // groups
+        return nn.ModuleList(blocks[int(i / (count / groups)) * each + j] for i in range(count) for j in range(each))
 
     @property
     def depth(self) -> int:
-        """Number of layers in the stack."""
+        """How many blocks are called."""
         return len(self.layers)
-
-    @property
-    def skippable(self) -> bool:
-        """Whether layers before a tap may be left out: not where the stack counts layers or rereads the embeddings."""
-        parent = self.parent
-        counts = getattr(parent, "conv", None) is not None or bool(getattr(parent, "relative_attention", False))
-        return self.family is not None and self.family.skippable and not counts
 
     def names(self) -> tuple[str, ...]:
         """All named positions, from the input to the output."""
-        if self.family is None:
-            return ("embedding", "output") if self._embedding() else ("output",)
-        layers = [f"encoder.{i}.{sub}" for i in range(self.depth) for sub in SUBLAYERS if sub in self.family.sublayers]
-        return ("embedding", *layers, "output")
+        inside = [f"encoder.{i}.{sub}" for i in range(self.depth) for sub in SUBLAYERS if self._sublayer(i, sub)]
+        before = ("embedding",) if self._embedding() or inside else ()
+        return (*before, *inside, "output")
 
     def point(self, name: str) -> TapPoint:
-        """The position called ``name``, or the module path ``name``; ModelError names the nearest known ones."""
+        """The position called ``name``, or the module path ``name``; ModelError lists those that exist."""
         if name == "output":
             return TapPoint(name, None, layer=self.depth)
         if name == "embedding" and self._embedding():
             return TapPoint(name, self._embedding(), layer=-1)
+        if name == "embedding" and self.depth:
+            return TapPoint(name, None, layer=0, at=LAYER_INPUT)
         named = _NAMED.fullmatch(name)
-        if self.family and named and name in self.names():
-            return self._sublayer(name, int(named[1]), self.family.sublayers[named[2]])
+        sub = self._sublayer(int(named[1]), named[2]) if named else None
+        if named and sub:
+            return self._in_block(name, int(named[1]), sub)
         if name and name in dict(self.encoder.named_modules()):
             return TapPoint(name, name, layer=self._layer_of(name))
-        raise ModelError(
+        raise ModelError(self._unknown(name))
+
+    def is_sure(self, name: str) -> bool:
+        """Whether ``name`` is a named position of a known architecture; others are tried before they are used."""
+        return self.family is not None and name in self.names()
+
+    def _unknown(self, name: str) -> str:
+        return (
             f"unknown position {name!r} in {type(self.encoder).__name__}: {near_miss(name, self.names())}; "
             "any other position is given as a module path"
         )
 
+    def _in_block(self, name: str, index: int, sub: Sublayer) -> TapPoint:
+        if sub is LAYER_OUTPUT and index == 0 and self.convolution:
+            return TapPoint(name, self.convolution, layer=0)
+        return TapPoint(name, None, layer=index, at=sub)
+
+    @property
+    def convolution(self) -> str | None:
+        """Path of a module that mixes the embeddings into the first block's output (DeBERTa-v2)."""
+        path = f"{str(self.stack).rpartition('.')[0]}.conv"
+        return path if self.stack and isinstance(_find(self.encoder, path), nn.Module) else None
+
+    def _sublayer(self, index: int, name: str) -> Sublayer | None:
+        if not 0 <= index < self.depth:
+            return None
+        if name == "add_norm_2":
+            return LAYER_OUTPUT
+        if self.family is None or (index == 0 and self.convolution):
+            return None
+        return self.family.sublayers.get(name)
+
     def _embedding(self) -> str | None:
-        if self.family:
-            return self.family.embedding
-        return "embeddings" if "embeddings" in dict(self.encoder.named_children()) else None
-
-    def _sublayer(self, name: str, index: int, sub: Sublayer) -> TapPoint:
-        assert self.family is not None  # noqa: S101 - narrows the type; named positions exist only in a family
-        path = f"{self.family.stack}.{index}"
-
-        def full(part: str | None) -> str | None:
-            return None if part is None else f"{path}.{part}"
-
-        idle = tuple(f"{path}.{part}" for part in sub.idle)
-        return TapPoint(name, f"{path}.{sub.source}", full(sub.sink), index, idle, full(sub.idle_attention))
+        """The module whose output is the embedding; without one it is what the first block is called with."""
+        found = _find(self.encoder, "embeddings")
+        bare = isinstance(found, nn.Embedding) and self.depth > 0
+        return None if found is None or bare else "embeddings"
 
     def _layer_of(self, path: str) -> int | None:
-        if self.family is None:
+        if self.stack is None or self.shared:
             return None
-        inside = re.match(re.escape(self.family.stack) + r"\.(\d+)(\.|$)", path)
+        inside = re.match(re.escape(self.stack) + r"\.(\d+)(\.|$)", path)
         return int(inside[1]) if inside else None
 
 
+def _find(module: nn.Module, path: str) -> nn.Module | None:
+    found: Any = module
+    for part in path.split(".") if path else ():
+        found = getattr(found, "_modules", {}).get(part)
+    return found if isinstance(found, nn.Module) else None
+
+
 def _fits(family: Family, encoder: nn.Module) -> bool:
-    paths = dict(encoder.named_modules())
-    layers = paths.get(family.stack)
-    if not isinstance(layers, nn.ModuleList) or len(layers) == 0 or family.embedding not in paths:
+    stack = _find(encoder, family.stack)
+    if not isinstance(stack, nn.ModuleList) or len(stack) == 0:
         return False
-    wanted = [sub for s in family.sublayers.values() for sub in (s.source, s.sink) if sub] + list(family.marks)
-    return all(f"{family.stack}.{i}.{path}" in paths for i in range(len(layers)) for path in wanted)
+    if any(_find(encoder, path) is None for path in family.beside):
+        return False
+    config: Any = encoder.config
+    if any(bool(getattr(config, name, value)) is not value for name, value in family.settings.items()):
+        return False
+    groups = [_find(entry, family.inner) if family.inner else [entry] for entry in stack]
+    blocks = [block for group in groups if isinstance(group, (list, nn.ModuleList)) for block in group]
+    return bool(blocks) and all(_has(block, family) for block in blocks)
+
+
+def _has(block: nn.Module, family: Family) -> bool:
+    return all(_find(block, path) is not None for path in family.marks) and not any(
+        _find(block, path) is not None for path in family.lacks
+    )

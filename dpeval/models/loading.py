@@ -9,6 +9,7 @@ True
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,12 +40,12 @@ class Loaded:
 
 def load_files(folder: Path, config: ModelConfig) -> Loaded:
     """Tokenizer and encoder of ``folder``; ModelError when they are incomplete or do not fit each other."""
-    with _quiet():
+    with quiet():
         encoder, stored = _encoder(folder, config)
         tokenizer = _tokenizer(folder)
     _check_rows(folder, encoder, tokenizer)
     pad_note = _ensure_pad(folder, encoder, tokenizer)
-    limit, reason = _length_limit(encoder, tokenizer)
+    limit, reason = length_limit(encoder, tokenizer)
     upcast = () if stored is torch.float32 else (f"weights stored as {_dtype(stored)}, computed in float32",)
     return Loaded(
         encoder=encoder,
@@ -86,7 +87,9 @@ def _encoder(folder: Path, config: ModelConfig) -> tuple[Any, torch.dtype]:
             f"{folder}: {len(missing)} weights of {type(model).__name__} are not in the files, such as {missing[0]}"
         )
     if "pooler" in dict(model.named_children()):
-        model.pooler = None
+        # Models that offer to be built without a pooler ask whether they have one; the others call what is there.
+        can_do_without = "add_pooling_layer" in inspect.signature(type(model).__init__).parameters
+        model.pooler = None if can_do_without else nn.Identity()
     return model.eval(), settings.dtype or torch.float32
 
 
@@ -101,7 +104,13 @@ def _tokenizer(folder: Path) -> Any:
 
 def _check_rows(folder: Path, encoder: Any, tokenizer: Any) -> None:
     ids = max(tokenizer.get_vocab().values()) + 1
-    rows = encoder.get_input_embeddings().num_embeddings
+    try:
+        rows = encoder.get_input_embeddings().weight.shape[0]
+    except (NotImplementedError, AttributeError) as error:
+        raise ModelError(
+            f"{folder}: {type(encoder).__name__} has no table of token embeddings; expected a model of tokens, such as "
+            "BERT, RoBERTa, DeBERTa, GPT-2 or Llama"
+        ) from error
     if ids > rows:
         raise ModelError(
             f"{folder}: the tokenizer has {ids} ids but the model only {rows} embedding rows; use the tokenizer that "
@@ -123,10 +132,11 @@ def _ensure_pad(folder: Path, encoder: Any, tokenizer: Any) -> tuple[str, ...]:
     return note
 
 
-def _length_limit(encoder: Any, tokenizer: Any) -> tuple[int, str]:
+def length_limit(encoder: Any, tokenizer: Any) -> tuple[int, str]:
+    """The most tokens that tokenizer and position table allow, and which of them says so."""
     limits = [(int(tokenizer.model_max_length), "the tokenizer's limit")]
     positions = getattr(encoder.config, "max_position_embeddings", None)
-    if positions:
+    if positions and int(positions) > 0:
         limits.append((int(positions), "the model's positions"))
     for name, module in encoder.named_modules():
         # Tables with a padding row number their positions from padding_idx + 1 (RoBERTa, MPNet).
@@ -156,7 +166,8 @@ def _dtype(dtype: object) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
+    """transformers without progress bars and reports, for the duration."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -10,10 +10,12 @@ tensor of fixed size, the transform changes it, and what follows sees only that 
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,11 +31,12 @@ from dpeval.models.config import ModelConfig
 from dpeval.models.dependence import released_shape
 from dpeval.models.encoding import Batch, to_device
 from dpeval.models.taps import capture, closed, forward_from
+from dpeval.models.text_encoding import TextEncoding, differences
 from dpeval.models.transform import Transform
-from dpeval.models.weights import load_changed, save_changed
+from dpeval.models.weights import Builder, load_changed, save_changed
 from dpeval.plugin import Release
 from dpeval.seeds import generator
-from dpeval.types import Claim, Embeddings, Predictions, PrivacyClaim, Records, Text
+from dpeval.types import Claim, Embeddings, NoClaim, Predictions, PrivacyClaim, Records, Text
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +92,18 @@ class TextRelease(Release):
         return None if self.tap is None else (self.tap,)
 
     @property
+    def encoding(self) -> TextEncoding:
+        """How texts become tokens here."""
+        return self.checkpoint.text_encoding
+
+    def noisier(self, factor: float) -> TextRelease | None:
+        """The same release with its noise multiplied by ``factor``, if its transform has a noise scale; no claim."""
+        louder = None if self.transform is None else self.transform.noisier(factor)
+        if louder is None:
+            return None
+        return dataclasses.replace(self, transform=louder, stated=NoClaim("a test of the release, not a release"))
+
+    @property
     def trained_parameters(self) -> int:
         """How many numbers training could change."""
         return sum(p.numel() for p in self.classifier.parameters() if p.requires_grad)
@@ -137,13 +152,14 @@ class TextRelease(Release):
             "model": vars(self.checkpoint.config),
             "base": str(self.checkpoint.base.resolve()),
             "fingerprint": self.checkpoint.fingerprint,
+            "encoding": self.encoding.to_json(),
             "num_labels": self.classifier.num_labels,
             "claim": claim_to_json(self.stated),
             "tap": self.tap,
             "transform": None if self.transform is None else transforms.to_json(self.transform),
             "seed": self.seed,
         }
-        save_changed(self.classifier, self.checkpoint, folder / "weights.safetensors")
+        save_changed(self.classifier, self._public(), folder / "weights.safetensors")
         (folder / "release.json").write_text(json.dumps(described, indent=1), encoding="utf-8")
 
     @classmethod
@@ -152,16 +168,16 @@ class TextRelease(Release):
         stored = json.loads((folder / "release.json").read_text(encoding="utf-8"))
         if checkpoint is None:
             checkpoint = load_checkpoint(ModelConfig(**stored["model"]), Path(stored["base"]))
-        if checkpoint.fingerprint != stored["fingerprint"]:
-            raise StoreError(
-                f"{folder}: trained from checkpoint {stored['fingerprint'][:12]}, but {checkpoint.config.source} is "
-                f"now {checkpoint.fingerprint[:12]}; restore the model files or train again"
-            )
+        check_same_checkpoint(checkpoint, stored, folder)
         classifier = checkpoint.build(stored["num_labels"], seed=0)
         load_changed(classifier, folder / "weights.safetensors")
         transform = None if stored["transform"] is None else transforms.from_json(stored["transform"])
         claim = claim_from_json(stored["claim"])
         return cls(classifier.to(device).eval(), checkpoint, claim, stored["tap"], transform, stored["seed"])
+
+    def _public(self) -> Builder:
+        """What builds the classifier as it was before training."""
+        return self.checkpoint
 
     def _batches(self, records: Records) -> Iterator[tuple[list[int], Batch]]:
         self.classifier.eval()
@@ -191,6 +207,23 @@ class TextRelease(Release):
         # The text is part of the stream's name: asking for another text under a known id must not repeat the noise.
         words = (text,) if isinstance(text, str) else text
         return generator(self.seed, "release", draw, key, *words)
+
+
+def check_same_checkpoint(checkpoint: Checkpoint, stored: Mapping[str, Any], folder: Path) -> None:
+    """StoreError unless ``checkpoint`` is the one that the release of ``folder``, described by ``stored``, is of."""
+    if checkpoint.fingerprint != stored["fingerprint"]:
+        raise StoreError(
+            f"{folder}: trained from checkpoint {stored['fingerprint'][:12]}, but {checkpoint.config.source} is "
+            f"now {checkpoint.fingerprint[:12]}{_changed(stored, checkpoint)}; "
+            "restore the model files or train again"
+        )
+
+
+def _changed(stored: Mapping[str, Any], checkpoint: Checkpoint) -> str:
+    if "encoding" not in stored:
+        return ""
+    told = differences(TextEncoding.from_json(stored["encoding"]), checkpoint.text_encoding)
+    return "".join(f", {name} was {then}, is {now}" for name, then, now in told)
 
 
 def _ragged(ids: Sequence[str], rows: Sequence[Tensor], width: int) -> Embeddings:

@@ -29,6 +29,14 @@ class Transform(ABC):
     def apply(self, x: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
         """The released tensor for ``x`` of shape (B, rows, d), same shape; ``generators[i]`` (CPU) serves example i."""
 
+    def noisier(self, factor: float) -> Transform | None:
+        """The same change with its noise multiplied by ``factor``; ``None`` where no field ``sigma`` is its scale."""
+        sigma = getattr(self, "sigma", None)
+        if not isinstance(sigma, float | int) or isinstance(sigma, bool):
+            return None
+        louder: Transform = dataclasses.replace(self, sigma=sigma * factor)  # type: ignore[call-arg]
+        return louder
+
 
 @dataclass(frozen=True)
 class Identity(Transform):

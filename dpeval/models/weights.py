@@ -9,17 +9,31 @@ A release that trained a head is a few kilobytes; one that trained everything ho
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dpeval.errors import StoreError
-from dpeval.models.checkpoint import Checkpoint
 from dpeval.models.classifier import TextClassifier
+from dpeval.models.config import ModelConfig
 
 
-def save_changed(classifier: TextClassifier, checkpoint: Checkpoint, file: Path) -> None:
+class Builder(Protocol):
+    """What builds the public classifier: a checkpoint, or one seen through a prompt."""
+
+    @property
+    def config(self) -> ModelConfig:
+        """Where its files are."""
+        ...
+
+    def build(self, num_labels: int, seed: int) -> TextClassifier:
+        """A fresh classifier."""
+        ...
+
+
+def save_changed(classifier: TextClassifier, checkpoint: Builder, file: Path) -> None:
     """Write the tensors of ``classifier`` that differ from ``checkpoint``'s; StoreError where modules differ."""
     public = checkpoint.build(classifier.num_labels, seed=0).state_dict()
     own = classifier.state_dict()
@@ -32,7 +46,7 @@ def save_changed(classifier: TextClassifier, checkpoint: Checkpoint, file: Path)
     changed = {
         name: tensor.detach().cpu().contiguous().clone()
         for name, tensor in own.items()
-        if name.startswith("head.") or _differs(tensor.detach().cpu(), public[name])
+        if _differs(tensor.detach().cpu(), public[name])
     }
     save_file(changed, str(file))
 

@@ -122,6 +122,7 @@ def local_gaussian_claim(
     delta: float,
     unit: Unit,
     labels: LabelNoise | None = None,
+    label_excluded: bool | None = None,
     trust: Trust = Trust.LOCAL,
     nominal_epsilon: float | None = None,
     mechanism: str = "analytic Gaussian",
@@ -133,9 +134,11 @@ def local_gaussian_claim(
 
     ``sigma`` and ``sensitivity`` (2C where each value is normalised to norm C and any other may stand in its place)
     share one unit; ``sigma`` is the deviation of the noise in its weakest direction. ``releases`` counts *fresh* noise:
-    noise drawn once and reused is one release. With ``labels`` the claim is on the pair. ``nominal_epsilon`` is what a
-    paper's calibration would print; where it is not what holds, ``excludes`` says so.
+    noise drawn once and reused is one release. With ``labels`` the claim is on the pair; without them ``excludes``
+    names the label unless ``label_excluded`` is false. ``nominal_epsilon`` is what a paper's calibration would print;
+    where it is not what holds, ``excludes`` says so.
     """
+    in_clear = labels is None if label_excluded is None else label_excluded
     mu = gaussian_mu(sigma, sensitivity, releases)
     composed = epsilon_of_gaussian(mu, delta)
     single = epsilon_of_gaussian(gaussian_mu(sigma, sensitivity), delta)
@@ -157,9 +160,23 @@ def local_gaussian_claim(
         mechanism=mechanism,
         accountant=accountant,
         scope=scope if scope is not None else _local_scope(unit, releases, labels),
-        excludes=(*_local_caveats(value, nominal_epsilon, unit, labels), *_ALWAYS_EXCLUDED[1:], *also_excludes),
+        excludes=(
+            *_local_caveats(value, nominal_epsilon, unit, in_clear),
+            *_ALWAYS_EXCLUDED[1:],
+            *also_excludes,
+        ),
         details=(*details, *also_details),
     )
+
+
+def epsilon_of_answers(claim: Claim, answers: int) -> float:
+    """ε at the claim's δ of ``answers`` releases of one text that is asked about again and again, training not counted.
+
+    For claims of :func:`local_gaussian_claim`; KeyError for others.
+    """
+    details = dict(claim.details)
+    sigma = float(details.get("sigma of an answer", details["sigma"]))
+    return epsilon_of_gaussian(gaussian_mu(sigma, float(details["sensitivity"]), answers), claim.delta)
 
 
 def _local_scope(unit: Unit, releases: int, labels: LabelNoise | None) -> str:
@@ -169,13 +186,13 @@ def _local_scope(unit: Unit, releases: int, labels: LabelNoise | None) -> str:
     return f"{times} of the noised tensor, for {what}{label}"
 
 
-def _local_caveats(value: float, nominal: float | None, unit: Unit, labels: LabelNoise | None) -> list[str]:
+def _local_caveats(value: float, nominal: float | None, unit: Unit, label_in_clear: bool) -> list[str]:
     caveats = []
     if nominal is not None and value > nominal * (1 + 1e-9):
         caveats.append(f"the nominal ε = {nominal:g}: what was done only supports ε = {value:.4g}")
     if unit is Unit.TOKEN:
         caveats.append("more than one token: over a text of n tokens μ grows by √n")
-    if labels is None:
+    if label_in_clear:
         caveats.append("the label, which is released in clear wherever it is used")
     return caveats
 

@@ -9,9 +9,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+from dpeval.measure.detection import POWER
 from dpeval.report.cells import prose
 from dpeval.report.layout import Block, block_name, blocks
 from dpeval.report.marks import STATUS_WORDS, ruling_word, stamp
@@ -30,7 +32,7 @@ from dpeval.report.numbers import (
     seconds_of,
 )
 from dpeval.report.table import NOTHING, Table
-from dpeval.results import DefenseResult, RunResult, Status
+from dpeval.results import DefenseResult, RunResult, Status, Verdict
 from dpeval.types import Claim, NoClaim
 
 CLAIM = ("defense", "ε", "δ", "N (members)", "mechanism", "accountant", "sampling", "measured ε at least", "verdict")
@@ -84,13 +86,30 @@ def _claim_lines(result: RunResult, defense: DefenseResult, claim: Claim) -> lis
     sub += [f"Does not cover: {'; '.join(claim.excludes)}"] if claim.excludes else []
     sub += [f"Behind ε: {', '.join(f'{k} = {_setting(v)}' for k, v in claim.details)}"] if claim.details else []
     sub += [f"How it was tested: {verdict.method}"] if verdict.method else []
-    if verdict.smallest_refutable is not None:
-        limit = epsilon(verdict.smallest_refutable)
-        sub.append(f"Power: had every guess been right, the lower bound on ε would have been {limit}")
+    sub += power_lines(verdict)
     if members and claim.delta >= 1 / members and not any("δ" in warning for warning in defense.warnings):
         sub.append(f"Warning: δ is not below 1/N = {delta(1 / members)}, which allows giving away a whole record")
     reading = prose(verdict.reading) or "no reading was recorded."
     return [f"- **{prose(name(result, defense))}**: {reading}", *(f"  - {prose(line)}" for line in sub)]
+
+
+def power_lines(verdict: Verdict) -> list[str]:
+    """What the audit could have shown: its ceiling and its detection limit, each by name."""
+    lines = []
+    if verdict.ceiling is not None:
+        lines.append(
+            f"Ceiling: had every guess been right, the lower bound on ε would be {lower_bound(verdict.ceiling)}; no "
+            "larger claim can be refuted here"
+        )
+    if verdict.smallest_refutable is not None:
+        limit = verdict.smallest_refutable
+        lines.append(
+            "Detection limit: none; no true ε would have refuted this claim here"
+            if math.isinf(limit)
+            else f"Detection limit: {percent(POWER)} of such experiments would refute this claim if the true ε were "
+            f"{number(limit)} and the attack the best possible; a weaker leak goes unseen"
+        )
+    return lines
 
 
 def _silent(result: RunResult) -> list[str]:

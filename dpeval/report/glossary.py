@@ -32,6 +32,7 @@ class Definition:
 
 
 TPR = r"tpr|true positive rate"
+PPV = r"\bppv\b"
 MEASURES = (
     Definition(
         r"minus blind",
@@ -69,9 +70,9 @@ MEASURES = (
     ),
     Definition(r"advantage", "True positive rate minus false positive rate at the frozen threshold.", 0.0),
     Definition(
-        r"\bppv\b",
-        "Of the records called members at the frozen threshold, the share that are, in a population where members are "
-        "as rare as the matrix says (one in ten by default).",
+        PPV,
+        "Of the records called members at the frozen threshold, the share that are members, in a population in which "
+        "the share named after @ was trained on ([report] prevalence; 10 % unless stated).",
     ),
     Definition(r"epsilon|ε", "A lower bound on ε that follows from how well the attack worked, whatever the claim."),
     Definition(
@@ -137,10 +138,10 @@ def define(measure: str) -> Definition:
 
 
 def null_of(measure: str, goal: str) -> float | None:
-    """What guessing reaches, where that does not depend on the data: for a rate at a false positive rate that rate."""
+    """What guessing reaches, where that does not depend on the data: for a TPR its FPR, for a PPV its prevalence."""
     found = define(measure)
     rate = re.search(r"(\d[\d.e-]*)\s*(%?)", measure)
-    if found.pattern == TPR and rate:
+    if found.pattern in (TPR, PPV) and rate:
         return float(rate[1]) / (100 if rate[2] else 1)
     return found.guess if found.always or goal == "membership" else None
 

@@ -6,7 +6,7 @@ texts ``"infinity"`` and ``"-infinity"``, since JSON has no number for them.
 >>> load({"schema": "dpeval/run/7"})
 Traceback (most recent call last):
     ...
-ValueError: schema: expected 'dpeval/run/1', got 'dpeval/run/7': written by a newer dpeval; upgrade to read it
+ValueError: schema: expected 'dpeval/run/2', got 'dpeval/run/7': written by a newer dpeval; upgrade to read it
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from pydantic import TypeAdapter, ValidationError
 from dpeval.results import SCHEMA, RunResult, to_json
 from dpeval.types import NoClaim, Undefined
 
+OLDER = ("dpeval/run/1",)
+"""Schemas that :func:`migrated` brings up to date."""
 INFINITE = {"infinity": math.inf, "-infinity": -math.inf}
 FREE = ("settings", "details", "diagnostics")
 """Fields that hold any plain value: there the texts for infinity cannot be told by the type of the field."""
@@ -45,7 +47,7 @@ def load(material: Mapping[str, Any]) -> RunResult:
         ValueError: another schema, or a field that is missing or of the wrong type; the message names it.
     """
     _check_schema(material.get("schema") if isinstance(material, Mapping) else None)
-    body = {key: _revived(value, key) for key, value in material.items() if key != "schema"}
+    body = {key: _revived(value, key) for key, value in migrated(material).items() if key != "schema"}
     try:
         return _adapter().validate_python(body)
     except ValidationError as error:
@@ -54,8 +56,26 @@ def load(material: Mapping[str, Any]) -> RunResult:
         raise ValueError(f"{place or 'the file'}: {first['msg']}; the file is damaged or was edited") from error
 
 
+def migrated(material: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same material as the present schema has it.
+
+    Version 1 named the ceiling of an audit ``smallest_refutable``; it did not hold the detection limit.
+    """
+    if material["schema"] != "dpeval/run/1":
+        return material
+    return {**material, "defenses": [_with_ceiling(one) for one in material.get("defenses", [])]}
+
+
+def _with_ceiling(defense: Any) -> Any:
+    if not isinstance(defense, Mapping) or not isinstance(defense.get("verdict"), Mapping):
+        return defense
+    verdict = dict(defense["verdict"])
+    verdict["ceiling"] = verdict.pop("smallest_refutable", None)
+    return {**defense, "verdict": verdict}
+
+
 def _check_schema(found: object) -> None:
-    if found == SCHEMA:
+    if found in (SCHEMA, *OLDER):
         return
     family, _, version = SCHEMA.rpartition("/")
     if not isinstance(found, str) or not found.startswith(f"{family}/"):

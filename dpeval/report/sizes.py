@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
+from dpeval.measure.detection import POWER
 from dpeval.report.layout import Block, block_name, blocks, headline, ok
-from dpeval.report.numbers import count, epsilon, number, plural
+from dpeval.report.numbers import count, epsilon, lower_bound, number, percent, plural
 from dpeval.report.power import detectable
 from dpeval.results import DataSummary, RunResult
 from dpeval.types import Claim, Undefined
@@ -61,12 +63,17 @@ def _gated(result: RunResult) -> Iterator[str]:
 
 def _refutable(result: RunResult) -> Iterator[str]:
     for d in result.defenses:
-        limit = d.verdict.smallest_refutable
-        if limit is not None and isinstance(d.claim, Claim):
-            claimed = f"its claim of ε = {epsilon(d.claim.epsilon)} per {d.claim.unit.value}"
-            could = f"guesses nearly all right would have refuted {claimed}; a weaker leak than that goes unseen"
-            never = f"this experiment could not have refuted {claimed}"
+        ceiling, limit = d.verdict.ceiling, d.verdict.smallest_refutable
+        if ceiling is None or not isinstance(d.claim, Claim):
+            continue
+        claimed = f"its claim of ε = {epsilon(d.claim.epsilon)} per {d.claim.unit.value}"
+        start = f"{d.label}: had every guess been right, the lower bound on ε would have been {lower_bound(ceiling)}"
+        if d.claim.epsilon >= ceiling:
+            yield f"{start}: this experiment could not have refuted {claimed}."
+        elif limit is None or math.isinf(limit):
+            yield f"{start}: guesses nearly all right would have refuted {claimed}; a weaker leak goes unseen."
+        else:
             yield (
-                f"{d.label}: had every guess been right, the lower bound on ε would have been {epsilon(limit)}: "
-                f"{could if d.claim.epsilon < limit else never}."
+                f"{start}; {claimed} would have been refuted with {percent(POWER)} power if the true ε were "
+                f"{number(limit)} and the attack the best possible; a weaker leak goes unseen."
             )

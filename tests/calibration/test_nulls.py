@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dpeval.measure.audit import audit_one_run, audit_rates
+from dpeval.measure.audit import audit_one_run
 from dpeval.measure.blind import BlindRun, measure_blind
 from dpeval.measure.distinguish import audit_releases
 from dpeval.measure.epsilon import gaussian_epsilon
 from dpeval.measure.membership import MembershipRun, measure_membership
+from dpeval.measure.rates import audit_rates
 
 
 def coins(rng: np.random.Generator, n: int, score) -> MembershipRun:

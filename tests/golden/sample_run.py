@@ -104,7 +104,10 @@ def local(epsilon: float) -> Claim:
 
 
 def verdict(ruling: Ruling, reading: str, bound: float | None = None, limit: float | None = None) -> Verdict:
-    return Verdict(ruling=ruling, reading=reading, bound=bound, smallest_refutable=limit, method="one-run audit")
+    able = None if limit is None else math.inf if ruling is Ruling.UNTESTABLE else limit - 1.3
+    return Verdict(
+        ruling=ruling, reading=reading, bound=bound, ceiling=limit, smallest_refutable=able, method="one-run audit"
+    )
 
 
 def defenses() -> tuple[DefenseResult, ...]:

@@ -111,8 +111,12 @@ class Whitening:
     matrix: Floats
 
     @classmethod
-    def of(cls, picture: Picture, sample: Sample) -> Whitening:
-        """From what ``picture`` leaves unexplained of ``sample``, shrunk towards isotropic noise."""
+    def of(cls, picture: Picture, sample: Sample, *, noise: float = 0.0) -> Whitening:
+        """From what ``picture`` leaves unexplained of ``sample``, shrunk towards isotropic noise.
+
+        With a known ``noise`` > 0 nothing is shrunk: directions whose scatter the sample cannot tell from the noise
+        (inside the bulk of Marchenko and Pastur 1967) get the noise, the others what was seen.
+        """
         width = sample.rows.shape[1]
         scatter = np.zeros((width, width))
         for part in sample.chunks():
@@ -120,9 +124,19 @@ class Whitening:
             scatter += left.T @ left
         scatter /= max(len(sample), 1)
         level = max(float(np.trace(scatter)) / width, 1e-12 * _power(picture), np.finfo(np.float32).tiny)
+        if noise > 0:
+            return cls(_known_noise(scatter, noise, len(sample)))
         shrunk = (1 - SHRINKAGE) * scatter + SHRINKAGE * level * np.eye(width)
         lower = linalg.cholesky(shrunk, lower=True)
         return cls(linalg.solve_triangular(lower, np.eye(width), lower=True).T)
+
+
+def _known_noise(scatter: Floats, noise: float, rows: int) -> Floats:
+    seen, axes = linalg.eigh(scatter)
+    bulk = noise**2 * (1 + np.sqrt(len(scatter) / max(rows, 1))) ** 2
+    spread = np.where(seen > bulk, np.maximum(seen, noise**2), noise**2)
+    whitening: Floats = axes / np.sqrt(spread)
+    return whitening
 
 
 def log_frequencies(tokens: Ints, vocabulary: int) -> Floats:

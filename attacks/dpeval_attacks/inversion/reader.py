@@ -13,14 +13,31 @@ True
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from dpeval.types import Floats, Ints
 from dpeval_attacks.inversion.observation import Picture, Sample, Whitening, fit_picture
-from dpeval_attacks.inversion.search import Metric, SearchSpace
+from dpeval_attacks.inversion.search import IndexKind, Metric, SearchSpace
 
-__all__ = ["Reader", "fit_picture"]
+__all__ = ["Reader", "ReadsRows", "fit_picture"]
+
+
+class ReadsRows(Protocol):
+    """Whatever answers tokens for rows."""
+
+    def read(self, sample: Sample) -> Ints:
+        """One token id per row of ``sample``, whose ``tokens`` are not looked at; -1 for a zero or broken row."""
+        ...
+
+    def best(self, sample: Sample, k: int) -> Ints:
+        """The ``k`` best tokens of each row, best first, shape ``(n, k)``."""
+        ...
+
+    def accuracy(self, sample: Sample) -> float:
+        """The share of rows read right."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,23 +49,42 @@ class Reader:
     space: SearchSpace
 
     @classmethod
-    def of(cls, picture: Picture, sample: Sample, *, allowed: Ints, metric: Metric, log_prior: Floats | None) -> Reader:
-        """A reader whose noise is what ``picture``, rescaled to fit, leaves unexplained of ``sample``."""
+    def of(
+        cls,
+        picture: Picture,
+        sample: Sample,
+        *,
+        allowed: Ints,
+        metric: Metric,
+        log_prior: Floats | None,
+        noise: float = 0.0,
+        index: IndexKind = "auto",
+    ) -> Reader:
+        """A reader whose noise is what ``picture``, rescaled to fit, leaves unexplained of ``sample``.
+
+        With a known ``noise`` the scatter is that of the noise wherever the sample cannot tell it from more.
+        """
         picture = picture.scaled_to(sample)
-        whitening = Whitening.of(picture, sample)
+        whitening = Whitening.of(picture, sample, noise=noise)
         candidates = picture.means @ whitening.matrix
         kappa = 1.0
         if metric == "cosine" and log_prior is not None:
             kappa = _concentration(_queries(picture, whitening, sample), candidates[sample.tokens])
-        space = SearchSpace.of(candidates, allowed=allowed, metric=metric, log_prior=log_prior, concentration=kappa)
+        space = SearchSpace.of(
+            candidates, allowed=allowed, metric=metric, log_prior=log_prior, concentration=kappa, index=index
+        )
         return cls(picture, whitening, space)
 
     def read(self, sample: Sample) -> Ints:
         """One token id per row of ``sample``, whose ``tokens`` are not looked at; -1 for a zero or broken row."""
+        return self.best(sample, 1)[:, 0]
+
+    def best(self, sample: Sample, k: int) -> Ints:
+        """The ``k`` tokens that explain each row best, shape ``(n, k)``; -1 where there is none."""
         empty = ~np.any(sample.rows, axis=1)
         queries = _queries(self.picture, self.whitening, sample)
         queries[empty] = 0.0
-        return self.space.search(queries, sample.gains)[:, 0]
+        return self.space.search(queries, sample.gains, k=k)
 
     def accuracy(self, sample: Sample) -> float:
         """The share of rows read right."""

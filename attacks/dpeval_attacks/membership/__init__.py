@@ -2,5 +2,5 @@
 
 >>> from dpeval_attacks.membership.threshold import ThresholdAttack
 >>> ThresholdAttack()
-ThresholdAttack(signal='confidence', queries=1)
+ThresholdAttack(signal='confidence', queries=1, thresholds='global', protocol='sound')
 """

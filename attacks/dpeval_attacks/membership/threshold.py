@@ -12,15 +12,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from dpeval.plugin import Context, Knowledge, MembershipAttack, PredictionView
-from dpeval.types import Records, Scores
-from dpeval_attacks.draws import check_queries, mean_probabilities, order_of
-from dpeval_attacks.membership.signals import SIGNALS, Signal, signal_values
+from dpeval.types import Floats, Ints, Records, Scores
+from dpeval_attacks.draws import check_queries
+from dpeval_attacks.membership.perclass import standardised
+from dpeval_attacks.membership.references import answers
+from dpeval_attacks.membership.signals import LABEL_FREE, SIGNALS, Signal, signal_values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +42,24 @@ class ThresholdAttack(MembershipAttack):
     one is an increasing function of the other; they differ where probabilities are so close to one that the loss
     rounds to zero, and as the input of anything that fits a distribution. With two classes ``margin`` equals
     ``confidence``.
+
+    ``thresholds = "per-class"`` scores each candidate in units of its class (:mod:`.perclass`), so that the one frozen
+    threshold is a threshold for each class; signals without the true label take the predicted class.
+    ``protocol = "published"`` is that of Du et al. (2023), with perturbed non-members, for comparison: what it tells
+    apart is edited text from unedited, so the sound version always stands beside it and no conclusion is drawn.
     """
 
     source: ClassVar[str] = "Yeom et al. 2018 (arXiv:1709.01604); Song and Mittal 2021 (arXiv:2003.10595)"
 
     signal: Signal = "confidence"
     queries: int = 1
+    thresholds: Literal["global", "per-class"] = "global"
+    protocol: Literal["sound", "published"] = "sound"
+
+    @property
+    def sound(self) -> ThresholdAttack:
+        """The same attack on candidates as they were drawn."""
+        return self if self.protocol == "sound" else dataclasses.replace(self, protocol="sound")
 
     def __post_init__(self) -> None:
         if self.signal not in SIGNALS:
@@ -53,8 +68,20 @@ class ThresholdAttack(MembershipAttack):
 
     def score(self, view: PredictionView, candidates: Records, knowledge: Knowledge, ctx: Context) -> Scores:
         """One score per candidate, float64 and finite; errors as in :func:`.signals.signal_values`."""
-        del knowledge, ctx
-        answer = mean_probabilities(lambda draw: view.predict(candidates, draw=draw), self.queries)
-        log_probs = answer.log_probs[order_of(answer.ids, candidates.ids)]
-        labels = np.asarray(candidates.labels, dtype=np.int64)
-        return Scores(candidates.ids, signal_values(self.signal, log_probs, labels))
+        del ctx
+        values, classes = self._read(view, candidates)
+        if self.thresholds == "per-class":
+            values = standardised(values, classes, *self._read(view, self._usable(knowledge.auxiliary)))
+        return Scores(candidates.ids, values)
+
+    def _read(self, view: PredictionView, records: Records) -> tuple[Floats, Ints]:
+        """The signal of each record, and the class that it is compared within."""
+        log_probs = answers(view, records, self.queries)
+        labels = np.asarray(records.labels, dtype=np.int64)
+        classes = log_probs.argmax(axis=1) if self.signal in LABEL_FREE else labels
+        return signal_values(self.signal, log_probs, labels), classes
+
+    def _usable(self, records: Records) -> Records:
+        """The records whose signal can be read."""
+        free = self.signal in LABEL_FREE
+        return records.take(i for i, label in enumerate(records.labels) if free or label >= 0)

@@ -103,7 +103,9 @@ class Accounting:
             num_records=num_records, delta=delta, noise_multiplier=sigma, sampling_rate=rate, steps=steps
         )  # fmt: skip
 
-    def claim(self, plan: Plan, *, steps_taken: int, trained: int, repeatable: bool) -> PrivacyClaim:
+    def claim(
+        self, plan: Plan, *, steps_taken: int, trained: int, repeatable: bool, also: tuple[Detail, ...] = ()
+    ) -> PrivacyClaim:
         """The claim of a run of ``plan`` that took ``steps_taken`` steps and trained so many parameters."""
         if plan.noise_multiplier == 0:
             return NoClaim("gradients were clipped, but no noise was added: noise_multiplier = 0")
@@ -117,7 +119,7 @@ class Accounting:
             adjacency=Adjacency(self.adjacency),
             target_epsilon=self.epsilon,
             also_excludes=(_SIZE, _DIAGNOSTICS, *((_SEEDED,) if repeatable else ())),
-            also_details=self._details(done, plan, trained, repeatable=repeatable),
+            also_details=(*self._details(done, plan, trained, repeatable=repeatable), *also),
         )
 
     def _mechanism(self, sigma: float, rate: float, steps: int, num_records: int) -> Mechanism:

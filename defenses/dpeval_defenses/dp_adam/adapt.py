@@ -1,4 +1,4 @@
-"""Which parameters train: all, small adapters, biases, the last layers, or the head alone. The head always trains.
+"""Which parameters train: all, small adapters, biases, the last layers, or the head alone. A new head always trains.
 
 With few trained parameters the noise of DP-SGD, whose norm grows with the square root of their number, hurts less.
 
@@ -7,11 +7,12 @@ Adapt(kind='last', layers=2)
 >>> parse_adapt("heads")
 Traceback (most recent call last):
     ...
-ValueError: adapt: unknown way 'heads'; did you mean 'head'? Known: bitfit, full, head, last-1, last-2, lora, prefix
+ValueError: adapt: unknown 'heads'; did you mean 'head'? Known: bitfit, full, head, last-1, last-2, lora, prefix, rgp
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,10 +24,13 @@ from torch import nn
 from dpeval.errors import ModelError, near_miss
 from dpeval.models.classifier import TextClassifier
 from dpeval.models.layout import Layout
+from dpeval_defenses.dp_adam.masked import MaskedClassifier
 from dpeval_defenses.dp_adam.prefix import add_prefix
+from dpeval_defenses.dp_adam.rgp import LowRankCarrier, add_low_rank, remove_low_rank
 
-Kind = Literal["full", "lora", "prefix", "bitfit", "last", "head"]
-_NAMES = ("full", "lora", "prefix", "bitfit", "last-1", "last-2", "head")
+Kind = Literal["full", "lora", "prefix", "bitfit", "last", "head", "rgp"]
+_SIMPLE: tuple[Kind, ...] = ("full", "lora", "prefix", "bitfit", "head", "rgp")
+_NAMES = (*_SIMPLE, "last-1", "last-2")
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,13 @@ class Adapt:
 
 def parse_adapt(text: str) -> Adapt:
     """The way that ``text`` names; ValueError with the nearest names."""
-    kinds: dict[str, Kind] = {"full": "full", "lora": "lora", "prefix": "prefix", "bitfit": "bitfit", "head": "head"}
-    if text in kinds:
-        return Adapt(kinds[text])
+    for kind in _SIMPLE:
+        if text == kind:
+            return Adapt(kind)
     last = re.fullmatch(r"last-([1-9]\d*)", text)
     if last:
         return Adapt("last", int(last[1]))
-    raise ValueError(f"adapt: unknown way {text!r}; {near_miss(text, _NAMES)}")
+    raise ValueError(f"adapt: unknown {text!r}; {near_miss(text, _NAMES)}")
 
 
 @dataclass(frozen=True)
@@ -56,30 +60,45 @@ class Adapted:
     trained_parameters: int
     finish: Callable[[], None]
     """Merges adapters into the weights and makes nothing trainable; the modules are then the public ones again."""
+    carrier: LowRankCarrier | None = None
+    """With ``rgp``: what turns the trained parameters' gradients into those of the weights that the optimizer moves."""
+
+
+Preparation = tuple[Callable[[], None], LowRankCarrier | None]
+
+
+def _nothing() -> None:
+    """Nothing to merge."""
 
 
 def adapt_classifier(
-    classifier: TextClassifier, how: Adapt, *, rank: int, prefix_length: int, generator: torch.Generator
+    classifier: TextClassifier,
+    how: Adapt,
+    *,
+    rank: int,
+    prefix_length: int,
+    generator: torch.Generator,
+    rgp_rank: int = 1,
 ) -> Adapted:
     """Freeze all of ``classifier`` but what ``how`` names and its head; adapters start from ``generator``.
 
     Raises ModelError when the model has no such part.
     """
     classifier.requires_grad_(requires_grad=False)
-    merge = _prepare(classifier, how, rank, prefix_length, generator)
-    classifier.head.requires_grad_()
+    merge, carrier = _prepare(classifier, how, rank if how.kind == "lora" else rgp_rank, prefix_length, generator)
+    _train_head(classifier, how)
     trained = {name: p for name, p in classifier.named_parameters() if p.requires_grad}
 
     def finish() -> None:
         merge()
         classifier.requires_grad_(requires_grad=False)
 
-    return Adapted(tuple(trained), sum(p.numel() for p in trained.values()), finish)
+    return Adapted(tuple(trained), sum(p.numel() for p in trained.values()), finish, carrier)
 
 
 def _prepare(
     classifier: TextClassifier, how: Adapt, rank: int, prefix_length: int, generator: torch.Generator
-) -> Callable[[], None]:
+) -> Preparation:
     match how.kind:
         case "full":
             classifier.requires_grad_()
@@ -88,12 +107,25 @@ def _prepare(
         case "last":
             _train_last(classifier.encoder, how.layers)
         case "lora":
-            return _add_lora(classifier, rank, generator)
+            return _add_lora(classifier, rank, generator), None
         case "prefix":
             add_prefix(classifier, prefix_length, generator)
+        case "rgp":
+            carrier = add_low_rank(classifier, stack_of(classifier.encoder), rank, generator.initial_seed())
+            return functools.partial(remove_low_rank, classifier), carrier
         case "head":
             pass
-    return lambda: None
+    return _nothing, None
+
+
+def _train_head(classifier: TextClassifier, how: Adapt) -> None:
+    """A new head always trains. A masked-LM head is pretrained: it trains where that is asked for, but never (beside
+    ``full``) the table that it shares with the encoder's input; adapters leave it alone."""
+    if not isinstance(classifier, MaskedClassifier):
+        classifier.head.requires_grad_()
+    elif how.kind in {"full", "last", "head", "bitfit"}:
+        for name, p in classifier.own_head().items():
+            p.requires_grad = how.kind != "bitfit" or name.rpartition(".")[2] == "bias"
 
 
 def _train_biases(encoder: nn.Module) -> None:

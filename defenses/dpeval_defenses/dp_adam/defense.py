@@ -14,27 +14,32 @@ from __future__ import annotations
 
 import functools
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
 
+from dpeval.errors import ModelError
 from dpeval.models.checkpoint import Checkpoint
-from dpeval.models.classifier import TextClassifier
-from dpeval.models.encoding import to_device
-from dpeval.models.fit import cross_entropy
 from dpeval.plugin import Context, Defense, Task
-from dpeval.types import Ints, Records
-from dpeval_defenses.dp_adam.accounting import Accounting
+from dpeval.privacy.claims import Detail
+from dpeval.types import Dataset, Records
+from dpeval_defenses.dp_adam.accounting import Accounting, Plan
 from dpeval_defenses.dp_adam.adapt import Adapted, adapt_classifier, parse_adapt
 from dpeval_defenses.dp_adam.clipping import ClippedGradients
-from dpeval_defenses.dp_adam.features import Head, pooled_features
+from dpeval_defenses.dp_adam.features import Source
+from dpeval_defenses.dp_adam.infilling import Infilling, infilling_for
 from dpeval_defenses.dp_adam.noise import Noise, SecureNoise, SeededNoise
+from dpeval_defenses.dp_adam.problem import problem_of
+from dpeval_defenses.dp_adam.prompted import PromptedRelease
 from dpeval_defenses.dp_adam.release import DPAdamRelease
+from dpeval_defenses.dp_adam.resume import run_to_end
 from dpeval_defenses.dp_adam.sampler import FixedSizeSampler, PoissonSampler, Sampler
-from dpeval_defenses.dp_adam.settings import TrainSettings
-from dpeval_defenses.dp_adam.trainer import PerExampleLoss, train_private
+from dpeval_defenses.dp_adam.settings import Schedule, TrainSettings
+from dpeval_defenses.dp_adam.template import parse_template
+from dpeval_defenses.dp_adam.trainer import PerExampleLoss, PrivateTrainer, finish
 from dpeval_defenses.dp_adam.unfit import why_unfit
 
 
@@ -72,11 +77,22 @@ class DPAdam(Defense):
     weight_decay: float = 0.0
     """Decoupled from the gradient."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
-    schedule: Literal["linear", "constant"] = "linear"
+    schedule: Schedule = "linear"
+    """How the learning rate goes on after its warm-up: linear or cosine down to zero, or constant."""
+    warmup: float = 0.0
+    """The share of the steps in which the learning rate rises to its full value."""
     adapt: str = "full"
-    """What trains: full, lora, prefix, bitfit, last-K (the last K layers) or head; the head always does."""
+    """What trains: full, lora, prefix, bitfit, last-K (the last K layers), head, or rgp; a new head always does."""
     lora_rank: int = 8
     prefix_length: int = 10
+    rgp_rank: int = 1
+    """Rank of the gradient carriers of reparametrised gradient perturbation (Yu et al. 2021)."""
+    objective: Literal["head", "infilling"] = "head"
+    """head: a new linear head; infilling: a masked language model fills a word in, one word for each class."""
+    template: str | None = None
+    """With infilling, a text with {text} (pairs: {first}, {second}) and one [MASK]; by default the paper's."""
+    label_words: tuple[str, ...] = ()
+    """With infilling, a word of one token for each class, in the order of the classes; by default the paper's."""
     accountant: Literal["pld", "rdp", "gdp-clt"] = "pld"
     """pld: tight bound; rdp: looser bound; gdp-clt: an approximation, labelled as one."""
     adjacency: Literal["add-or-remove-one", "replace-one"] = "add-or-remove-one"
@@ -95,6 +111,7 @@ class DPAdam(Defense):
         if self.epsilon is None and self.noise_multiplier is None:
             object.__setattr__(self, "epsilon", 8.0)
         _check_numbers(self)
+        _check_objective(self)
         parse_adapt(self.adapt)
         self.accounting.check()
 
@@ -114,43 +131,62 @@ class DPAdam(Defense):
     def unfit(self, checkpoint: Checkpoint, num_train: int) -> str | None:
         """Why these settings cannot be trained on this model and so many records, or ``None``."""
         return self.accounting.unfit(num_train) or why_unfit(
-            checkpoint, parse_adapt(self.adapt), prefix_length=self.prefix_length
-        )
+            checkpoint, parse_adapt(self.adapt), prefix_length=self.prefix_length, rgp_rank=self.rgp_rank,
+            prompt=self.objective == "infilling", template=self.template, words=self.label_words,
+        )  # fmt: skip
+
+    def unfit_data(self, dataset: Dataset, checkpoint: Checkpoint) -> str | None:
+        """Why these settings cannot be trained on these records, or ``None``."""
+        if self.objective == "head":
+            return None
+        try:
+            self._source(checkpoint, dataset.records, len(dataset.label_names))
+        except (ModelError, ValueError) as error:
+            return str(error)
+        return None
 
     def train(self, task: Task, ctx: Context) -> DPAdamRelease:
-        """Fine-tune the public checkpoint on ``task.train``; the claim is that of the steps really taken."""
+        """Fine-tune the public checkpoint on ``task.train``; the claim is that of the steps really taken.
+
+        Where ``ctx`` offers a scratch folder, a training that was stopped goes on from there, to the same end.
+        """
         plan = self.accounting.plan(len(task.train))
-        classifier = task.checkpoint.build(task.num_labels, seed=int(ctx.rng("dp-adam", "head").integers(2**31)))
+        source = self._source(task.checkpoint, task.train, task.num_labels)
+        classifier = source.build(task.num_labels, int(ctx.rng("dp-adam", "head").integers(2**31)))
         classifier.to(ctx.device)
         adapted = adapt_classifier(
             classifier, parse_adapt(self.adapt), rank=self.lora_rank, prefix_length=self.prefix_length,
-            generator=ctx.generator("dp-adam", "adapters"),
+            generator=ctx.generator("dp-adam", "adapters"), rgp_rank=self.rgp_rank,
         )  # fmt: skip
-        model, loss = self._problem(classifier, adapted, task, ctx)
-        log = train_private(
+        trainer = self._trainer(*problem_of(classifier, adapted, task, source, ctx.device), adapted, plan, ctx)
+        _run(trainer, plan.steps, ctx)
+        adapted.finish()
+        claim = self.accounting.claim(
+            plan, steps_taken=trainer.steps_taken, trained=adapted.trained_parameters,
+            repeatable=not self.secure_noise, also=_wording(source),
+        )  # fmt: skip
+        kept: dict[str, Any] = {"trained_parameters": adapted.trained_parameters, "log": tuple(trainer.log)}
+        if isinstance(source, Infilling):
+            return PromptedRelease(classifier.eval(), task.checkpoint, claim, prompt=source, **kept)
+        return DPAdamRelease(classifier.eval(), task.checkpoint, claim, **kept)
+
+    def _source(self, checkpoint: Checkpoint, records: Records, num_labels: int) -> Source:
+        if self.objective == "head":
+            return checkpoint
+        return infilling_for(checkpoint, records, num_labels, self.template, self.label_words)
+
+    def _trainer(
+        self, model: torch.nn.Module, loss: PerExampleLoss, adapted: Adapted, plan: Plan, ctx: Context
+    ) -> PrivateTrainer:
+        return PrivateTrainer(
             model,
             loss,
-            self._sampler(len(task.train), plan.sampling_rate, ctx),
+            self._sampler(plan.num_records, plan.sampling_rate, ctx),
             self._noise(ctx),
             self._settings(plan.steps, plan.noise_multiplier, ctx),
             engine=functools.partial(ClippedGradients, mode=self.clipping),
-            progress=functools.partial(ctx.progress, what="dp-adam", total=plan.steps),
+            carrier=adapted.carrier,
         )
-        adapted.finish()
-        claim = self.accounting.claim(
-            plan, steps_taken=len(log), trained=adapted.trained_parameters, repeatable=not self.secure_noise
-        )
-        return DPAdamRelease(
-            classifier.eval(), task.checkpoint, claim, trained_parameters=adapted.trained_parameters, log=tuple(log)
-        )
-
-    def _problem(
-        self, classifier: TextClassifier, adapted: Adapted, task: Task, ctx: Context
-    ) -> tuple[torch.nn.Module, PerExampleLoss]:
-        """What trains, and its loss; a head alone trains on the encoder's outputs, computed once."""
-        if all(name.startswith("head.") for name in adapted.trained):
-            return head_problem(classifier, task, ctx.device)
-        return classifier, text_loss(classifier, task, ctx.device)
 
     def _sampler(self, num_records: int, rate: float, ctx: Context) -> Sampler:
         entropy = secrets.randbits(128) if self.secure_noise else _entropy(ctx, "draws")
@@ -166,48 +202,28 @@ class DPAdam(Defense):
             steps=steps, max_norm=self.clip, noise_multiplier=noise_multiplier, learning_rate=self.learning_rate,
             head_learning_rate=self.head_learning_rate,
             weight_decay=self.weight_decay, optimizer=self.optimizer, schedule=self.schedule,
+            warmup=round(self.warmup * steps),
             micro_batch=self.micro_batch, dropout_entropy=_entropy(ctx, "dropout"),
         )  # fmt: skip
 
 
-def text_loss(classifier: TextClassifier, task: Task, device: torch.device) -> PerExampleLoss:
-    """Cross-entropy of each text through the whole classifier. Positions count texts from the shortest to the longest,
-    so that micro-batches hold texts of like length."""
-    texts, targets = task.checkpoint.encode(task.train), _targets(task, device)
-    by_length = np.argsort(texts.lengths, kind="stable")
+def _run(trainer: PrivateTrainer, steps: int, ctx: Context) -> None:
+    """All steps, with checkpoints in the scratch folder if there is one."""
+    scratch: Path | None = getattr(ctx, "scratch", None)
 
-    def loss(positions: Ints) -> torch.Tensor:
-        rows = by_length[positions].tolist()
-        return cross_entropy(classifier(**to_device(texts.batch(rows), device)), targets[rows])
+    def progress(left: Iterable[int]) -> Iterable[int]:
+        return ctx.progress(left, what="dp-adam", total=steps - trainer.steps_taken)
 
-    return loss
-
-
-def head_problem(
-    classifier: TextClassifier, task: Task, device: torch.device
-) -> tuple[torch.nn.Module, PerExampleLoss]:
-    """The head as a model of its own, and cross-entropy of each text from the frozen encoder's outputs."""
-    model = Head(classifier.dropout, classifier.head)
-    targets = _targets(task, device)
-    by_length = np.argsort(task.checkpoint.encode(task.train).lengths, kind="stable")
-    features = pooled_features(task.checkpoint, task.train.texts, device)
-
-    def loss(positions: Ints) -> torch.Tensor:
-        rows = by_length[positions].tolist()
-        return cross_entropy(model(features[rows]), targets[rows])
-
-    return model, loss
+    if scratch is None:
+        finish(trainer, progress)
+    else:
+        run_to_end(trainer, scratch / "dp-adam", progress=progress)
 
 
-def _targets(task: Task, device: torch.device) -> torch.Tensor:
-    _check_labels(task.train, task.num_labels)
-    return torch.tensor(task.train.labels, dtype=torch.long, device=device)
-
-
-def _check_labels(records: Records, num_labels: int) -> None:
-    bad = sorted({label for label in records.labels if not 0 <= label < num_labels})
-    if bad:
-        raise ValueError(f"dp-adam: expected labels 0..{num_labels - 1}, got {bad[:5]}")
+def _wording(source: Source) -> tuple[Detail, ...]:
+    if not isinstance(source, Infilling):
+        return ()
+    return (("template", source.template), ("label words", ", ".join(source.label_words)))
 
 
 def _entropy(ctx: Context, name: str) -> int:
@@ -217,7 +233,7 @@ def _entropy(ctx: Context, name: str) -> int:
 
 def _check_numbers(defense: DPAdam) -> None:
     """The rest of the numbers are checked where they are used."""
-    for name in ("lora_rank", "prefix_length", "batch_size", "micro_batch", "epochs"):
+    for name in ("lora_rank", "prefix_length", "rgp_rank", "batch_size", "micro_batch", "epochs"):
         if getattr(defense, name) < 1:
             raise ValueError(f"dp-adam: expected {name} >= 1, got {getattr(defense, name)}")
     for name in ("clip", "learning_rate"):
@@ -227,3 +243,14 @@ def _check_numbers(defense: DPAdam) -> None:
         raise ValueError(f"dp-adam: expected head_learning_rate > 0, got {defense.head_learning_rate}")
     if not 0 <= defense.weight_decay < float("inf"):
         raise ValueError(f"dp-adam: expected weight_decay >= 0, got {defense.weight_decay}")
+    if not 0 <= defense.warmup <= 1:
+        raise ValueError(f"dp-adam: expected warmup from 0 to 1, a share of the steps, got {defense.warmup}")
+
+
+def _check_objective(defense: DPAdam) -> None:
+    if defense.objective == "head" and (defense.template is not None or defense.label_words):
+        raise ValueError("dp-adam: template and label_words belong to objective = 'infilling'")
+    if defense.template is not None:
+        parse_template(defense.template)
+    if len(set(defense.label_words)) != len(defense.label_words):
+        raise ValueError(f"dp-adam: expected a word of its own for each class, got {', '.join(defense.label_words)}")

@@ -11,14 +11,37 @@ result is that of the slow way up to rounding.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from dpeval.models.checkpoint import Checkpoint
-from dpeval.models.encoding import to_device
+from dpeval.models.classifier import TextClassifier
+from dpeval.models.encoding import EncodedTexts, to_device
 from dpeval.models.taps import capture
 from dpeval.types import Records, Text
+
+
+class Source(Protocol):
+    """Where texts and classifiers come from: a checkpoint, or one seen through a prompt. Hashed by identity."""
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the vector that the head gets."""
+        ...
+
+    @property
+    def max_length(self) -> int:
+        """Longest text in tokens."""
+        ...
+
+    def encode(self, records: Records) -> EncodedTexts:
+        """The records as token ids."""
+        ...
+
+    def build(self, num_labels: int, seed: int) -> TextClassifier:
+        """A fresh classifier."""
+        ...
 
 
 class Head(nn.Module):
@@ -35,12 +58,12 @@ class Head(nn.Module):
 
 
 @lru_cache(maxsize=4)
-def pooled_features(checkpoint: Checkpoint, texts: tuple[Text, ...], device: torch.device) -> Tensor:
+def pooled_features(source: Source, num_labels: int, texts: tuple[Text, ...], device: torch.device) -> Tensor:
     """Pooled vectors (n, d) of the public encoder; kept for a next run on the same texts (another ε, say)."""
     records = Records(tuple(map(str, range(len(texts)))), texts, (0,) * len(texts))
-    classifier = checkpoint.build(num_labels=1, seed=0).to(device)
-    features = torch.zeros(len(texts), checkpoint.hidden_size, device=device)
+    classifier = source.build(num_labels, 0).to(device)
+    features = torch.zeros(len(texts), source.hidden_size, device=device)
     with torch.inference_mode():
-        for rows, batch in checkpoint.encode(records).evaluation_batches(checkpoint.max_length):
+        for rows, batch in source.encode(records).evaluation_batches(source.max_length):
             features[rows] = capture(classifier, to_device(batch, device), "output")[: len(rows), 0]
     return features

@@ -28,10 +28,13 @@ same diagnostics as :mod:`steplog`): keep it where the data is kept.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,20 +49,48 @@ from dpeval_defenses.dp_adam.trainer import PrivateTrainer
 _FORMAT = 1
 
 
-def run_to_end(trainer: PrivateTrainer, folder: Path, *, every: int = 10) -> None:
-    """Continue from the checkpoint in ``folder`` if there is one, save after each ``every`` steps, and finish the run.
+def run_to_end(
+    trainer: PrivateTrainer,
+    folder: Path,
+    *,
+    every: int | None = None,
+    progress: Callable[[Iterable[int]], Iterable[int]] = iter,
+) -> None:
+    """Continue from the checkpoint in ``folder`` if there is one, save now and then, and finish the run.
 
-    With several processes only the first saves; all of them must see ``folder``.
+    ``every`` counts the steps between checkpoints; by default they come so far apart that saving takes a few percent of
+    the time. With several processes only the first saves; all of them must see ``folder``. ``progress`` is given the
+    numbers of the steps left.
     """
-    if _found(folder) is not None:
+    if found(folder):
         restore(trainer, folder)
+    pace = _Pace()
     try:
-        while trainer.steps_taken < trainer.settings.steps:
+        for _ in progress(range(trainer.steps_taken, trainer.settings.steps)):
             trainer.step()
-            if trainer.world.rank == 0 and trainer.steps_taken % every == 0:
-                save(trainer, folder)
+            due = pace.due() if every is None else trainer.steps_taken % every == 0
+            if trainer.world.rank == 0 and due:
+                with pace.saving():
+                    save(trainer, folder)
     finally:
         trainer.close()
+
+
+class _Pace:
+    """Says when a checkpoint is worth its time: not in the first second, and never for more than a twentieth of it."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + 1.0
+
+    def due(self) -> bool:
+        return time.monotonic() >= self._next
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        start = time.monotonic()
+        yield
+        end = time.monotonic()
+        self._next = end + max(1.0, 20 * (end - start))
 
 
 def save(trainer: PrivateTrainer, folder: Path) -> None:
@@ -82,14 +113,14 @@ def restore(trainer: PrivateTrainer, folder: Path) -> None:
 
     ValueError names the setting that differs; FileNotFoundError if there is no checkpoint.
     """
-    source = _found(folder)
+    source = _place(folder)
     if source is None:
         raise FileNotFoundError(f"no checkpoint at {folder}: start the run from its beginning")
     state = json.loads((source / "state.json").read_text(encoding="utf-8"))
     _check_same(state, _facts(trainer), folder)
     tensors = load_file(source / "state.safetensors")
     with torch.no_grad():
-        for name, p in trainer.trained.items():
+        for name, p in trainer.moved.items():
             p.copy_(tensors[f"trained/{name}"])
     trainer.optimizer.load_state_dict(_optimizer_state(trainer, tensors))
     trainer.log[:] = [StepLog.from_plain(values) for values in state["log"]]
@@ -99,15 +130,20 @@ def _old(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.old")
 
 
-def _found(folder: Path) -> Path | None:
+def found(folder: Path) -> bool:
+    """Whether ``folder`` holds a checkpoint."""
+    return _place(folder) is not None
+
+
+def _place(folder: Path) -> Path | None:
     return next((path for path in (folder, _old(folder)) if path.exists()), None)
 
 
 def _tensors(trainer: PrivateTrainer) -> dict[str, torch.Tensor]:
-    found = {f"trained/{name}": p for name, p in trainer.trained.items()}
+    state = {f"trained/{name}": p for name, p in trainer.moved.items()}
     for number, moments in trainer.optimizer.state_dict()["state"].items():
-        found |= {f"optimizer/{number}/{key}": value for key, value in moments.items()}
-    return {name: value.detach().contiguous().cpu() for name, value in found.items()}
+        state |= {f"optimizer/{number}/{key}": value for key, value in moments.items()}
+    return {name: value.detach().contiguous().cpu() for name, value in state.items()}
 
 
 def _optimizer_state(trainer: PrivateTrainer, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:

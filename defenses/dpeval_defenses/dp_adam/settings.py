@@ -3,15 +3,22 @@
 >>> settings = TrainSettings(steps=4, max_norm=0.1, noise_multiplier=1.0, learning_rate=0.1)
 >>> [round(settings.rate_at(step), 3) for step in range(4)]
 [0.1, 0.075, 0.05, 0.025]
+>>> warm = TrainSettings(steps=4, max_norm=0.1, noise_multiplier=1.0, learning_rate=0.1, schedule="cosine", warmup=2)
+>>> [round(warm.rate_at(step), 3) for step in range(4)]
+[0.05, 0.1, 0.1, 0.05]
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
+
+Schedule = Literal["linear", "cosine", "constant"]
+"""How the learning rate goes on after its warm-up: down to zero in a line or half a cosine, or not at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +31,9 @@ class TrainSettings:
     learning_rate: float
     weight_decay: float = 0.0
     optimizer: Literal["adamw", "sgd"] = "adamw"
-    schedule: Literal["linear", "constant"] = "linear"
+    schedule: Schedule = "linear"
+    warmup: int = 0
+    """Steps in which the rate rises in equal parts to its full value, which the last of them has."""
     micro_batch: int = 32
     head_learning_rate: float | None = None
     """The learning rate of the parameters named ``head.…``; by default that of all."""
@@ -38,14 +47,24 @@ class TrainSettings:
                   ("weight_decay", self.weight_decay >= 0, ">= 0"),
                   ("micro_batch", self.micro_batch >= 1, ">= 1"),
                   ("optimizer", self.optimizer in {"adamw", "sgd"}, "adamw or sgd"),
-                  ("schedule", self.schedule in {"linear", "constant"}, "linear or constant"))  # fmt: skip
+                  ("schedule", self.schedule in get_args(Schedule), "linear, cosine or constant"),
+                  ("warmup", 0 <= self.warmup <= self.steps, f"from 0 to the {self.steps} steps"))  # fmt: skip
         for name, good, wanted in checks:
             if not good:
                 raise ValueError(f"TrainSettings: expected {name} {wanted}, got {getattr(self, name)!r}")
 
     def rate_at(self, step: int) -> float:
-        """The learning rate of ``step``: constant, or falling linearly from the first step to zero after the last."""
-        return self.learning_rate * (1 - step / self.steps if self.schedule == "linear" else 1.0)
+        """The learning rate of ``step``, counted from 0; after the warm-up it would reach zero at step ``steps``."""
+        if step < self.warmup:
+            return self.learning_rate * (step + 1) / self.warmup
+        done = (step - self.warmup) / max(1, self.steps - self.warmup)
+        match self.schedule:
+            case "linear":
+                return self.learning_rate * (1 - done)
+            case "cosine":
+                return self.learning_rate * (1 + math.cos(math.pi * done)) / 2
+            case "constant":
+                return self.learning_rate
 
     def make_optimizer(self, parameters: Mapping[str, torch.nn.Parameter]) -> torch.optim.Optimizer:
         """AdamW (Loshchilov and Hutter 2019) or plain SGD over the named ``parameters``."""

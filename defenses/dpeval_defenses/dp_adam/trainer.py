@@ -51,6 +51,22 @@ class Clipper(Protocol):
         ...
 
 
+class Carrier(Protocol):
+    """Stands between the parameters whose gradients are noised and those that the optimizer moves; see ``rgp``."""
+
+    def moved(self, trained: dict[str, torch.nn.Parameter]) -> dict[str, torch.nn.Parameter]:
+        """What the optimizer moves, by name."""
+        ...
+
+    def prepare(self, step: int) -> None:
+        """Called before the first forward pass of ``step``."""
+        ...
+
+    def project(self) -> None:
+        """Sets the gradients of what moves from the noised gradients of what trains, and from nothing else."""
+        ...
+
+
 class PrivateTrainer:
     """One run of DP-SGD or DP-Adam (Abadi et al. 2016, Algorithm 1; Li et al. 2022), one logical step at a time.
 
@@ -67,14 +83,18 @@ class PrivateTrainer:
         *,
         engine: Callable[[torch.nn.Module, float], Clipper] = ClippedGradients,
         world: World = World(),  # noqa: B008  frozen
+        carrier: Carrier | None = None,
     ) -> None:
         self.model, self.sampler, self.noise, self.settings, self.world = model, sampler, noise, settings, world
         self.log: list[StepLog] = []
         self._loss = per_example_loss
         self.trained = trainable(model)
-        self.optimizer = settings.make_optimizer(self.trained)
+        self._carrier = carrier
+        self.moved = self.trained if carrier is None else carrier.moved(self.trained)
+        """What the optimizer moves; with a carrier not the parameters whose gradients are noised."""
+        self.optimizer = settings.make_optimizer(self.moved)
         self._silent, self._non_empty = set(self.trained), 0
-        world.agree(p.data for p in self.trained.values())
+        world.agree(p.data for p in self.moved.values())
         self._clipper = engine(model, settings.max_norm)
 
     @property
@@ -86,8 +106,12 @@ class PrivateTrainer:
         """Take one logical step; an empty draw takes one too, of noise alone."""
         step = self.steps_taken
         self.model.zero_grad(set_to_none=True)
+        if self._carrier is not None:
+            self._carrier.prepare(step)
         tally = self._accumulate(step)
         entry = self._privatise(step, tally)
+        if self._carrier is not None:
+            self._carrier.project()
         self.settings.update(self.optimizer, entry.learning_rate)
         self.model.zero_grad(set_to_none=True)
         self.log.append(entry)
@@ -163,6 +187,7 @@ def train_private(
     engine: Callable[[torch.nn.Module, float], Clipper] = ClippedGradients,
     progress: Callable[[Iterable[int]], Iterable[int]] = iter,
     world: World = World(),  # noqa: B008  frozen
+    carrier: Carrier | None = None,
 ) -> list[StepLog]:
     """Train ``model`` in place for ``settings.steps`` steps and return one log entry for each.
 
@@ -170,13 +195,20 @@ def train_private(
     each depending on its own record only. What is trained is what requires a gradient. ``engine(model, max_norm)``
     makes the clipping engine.
     """
-    trainer = PrivateTrainer(model, per_example_loss, sampler, noise, settings, engine=engine, world=world)
+    trainer = PrivateTrainer(
+        model, per_example_loss, sampler, noise, settings, engine=engine, world=world, carrier=carrier
+    )
+    finish(trainer, progress)
+    return trainer.log
+
+
+def finish(trainer: PrivateTrainer, progress: Callable[[Iterable[int]], Iterable[int]] = iter) -> None:
+    """Take the steps that are left, and close ``trainer``; ``progress`` is given their numbers."""
     try:
-        for _ in progress(range(settings.steps)):
+        for _ in progress(range(trainer.steps_taken, trainer.settings.steps)):
             trainer.step()
     finally:
         trainer.close()
-    return trainer.log
 
 
 def trainable(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:

@@ -19,21 +19,38 @@ from dpeval.errors import ModelError
 from dpeval.models.checkpoint import Checkpoint
 from dpeval_defenses.dp_adam.adapt import Adapt, adapt_classifier
 from dpeval_defenses.dp_adam.clipping import ClippedGradients, ClippingError
+from dpeval_defenses.dp_adam.infilling import Infilling, some_infilling
 
 
-def why_unfit(checkpoint: Checkpoint, how: Adapt, *, prefix_length: int) -> str | None:
-    """The reason why the model has no such part or no room for it, or ``None``."""
-    classifier: Any = checkpoint.build(num_labels=2, seed=0)
-    if how.kind == "prefix":
-        room = getattr(classifier.encoder.config, "max_position_embeddings", None)
-        if room is not None and prefix_length + checkpoint.max_length > room:
-            return (
-                f"adapt = 'prefix': {prefix_length} positions and texts of {checkpoint.max_length} tokens exceed "
-                f"the model's {room}; lower max_length or prefix_length"
-            )
+def why_unfit(
+    checkpoint: Checkpoint,
+    how: Adapt,
+    *,
+    prefix_length: int,
+    rgp_rank: int = 1,
+    prompt: bool = False,
+    template: str | None = None,
+    words: tuple[str, ...] = (),
+) -> str | None:
+    """The reason why the model has no such part or no room for it, or ``None``; ``prompt``: with infilling."""
     try:
-        adapt_classifier(classifier, how, rank=1, prefix_length=prefix_length, generator=torch.Generator())
+        source = some_infilling(checkpoint, template, words) if prompt else checkpoint
+        classifier = source.build(len(source.label_words) if isinstance(source, Infilling) else 2, 0)
+        if how.kind == "prefix":
+            _check_room(classifier.encoder, source.max_length, prefix_length)
+        adapt_classifier(
+            classifier, how, rank=1, prefix_length=prefix_length, generator=torch.Generator(), rgp_rank=rgp_rank
+        )
         ClippedGradients(classifier, max_norm=1.0).detach()
-    except (ModelError, ClippingError) as error:
+    except (ModelError, ClippingError, ValueError) as error:
         return str(error)
     return None
+
+
+def _check_room(encoder: Any, longest: int, prefix_length: int) -> None:
+    room = getattr(encoder.config, "max_position_embeddings", None)
+    if room is not None and prefix_length + longest > room:
+        raise ModelError(
+            f"adapt = 'prefix': {prefix_length} positions and texts of {longest} tokens exceed "
+            f"the model's {room}; lower max_length or prefix_length"
+        )

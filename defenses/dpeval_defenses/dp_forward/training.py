@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -14,13 +14,14 @@ from torch import Tensor
 
 from dpeval.models.checkpoint import Checkpoint
 from dpeval.models.classifier import TextClassifier
-from dpeval.models.dependence import parameters_after, parameters_before
-from dpeval.models.encoding import EncodedTexts, to_device
+from dpeval.models.dependence import parameters_after, parameters_before, released_shape
+from dpeval.models.encoding import EncodedTexts
+from dpeval.models.fit import Forward
 from dpeval.models.layout import Layout
-from dpeval.models.taps import capture, closed, forward_from
-from dpeval.models.transform import Transform
 from dpeval.plugin import Context
 from dpeval.types import Records
+from dpeval_defenses.dp_forward.client import Client, logits_of
+from dpeval_defenses.dp_forward.noise import NoisyRelease
 
 KEPT_BYTES = 1 << 30
 
@@ -50,67 +51,95 @@ def freeze_but_last(classifier: TextClassifier, tap: str, count: int) -> None:
         parameter.requires_grad_(name in after or id(parameter) in learning)
 
 
-def clear_tensors(classifier: TextClassifier, texts: EncodedTexts, tap: str, length: int) -> list[Tensor]:
-    """The tapped tensor of each text without padding rows, on the CPU; the frozen half runs once."""
-    found: dict[int, Tensor] = {}
-    with torch.no_grad():
-        for rows, batch in texts.evaluation_batches(length):
-            tensor = capture(classifier, to_device(batch, classifier.device), tap).cpu()
-            for row, values in zip(rows, tensor, strict=False):
-                found[row] = values[: len(texts.ids[row])].clone()
-    return [found[row] for row in range(len(texts))]
+@dataclass(frozen=True, eq=False)
+class TrainingTexts:
+    """The texts that are trained on, with all that turns them into released tensors but the noise."""
+
+    classifier: TextClassifier
+    client: Client
+    records: Records
+    texts: EncodedTexts
+    checkpoint: Checkpoint
+    rows: int
+    """Rows of a released tensor where their number is fixed; one for a pooled position."""
+    ctx: Context
+
+    @classmethod
+    def of(
+        cls, classifier: TextClassifier, client: Client, records: Records, checkpoint: Checkpoint, ctx: Context
+    ) -> TrainingTexts:
+        """Of ``records``, as ``checkpoint`` reads them."""
+        rows = released_shape(classifier, client.tap, checkpoint.max_length).rows
+        return cls(classifier, client, records, checkpoint.encode(records), checkpoint, rows, ctx)
+
+    def clear(self) -> list[Tensor]:
+        """What the client bounds of each text, on the CPU; the frozen half runs once."""
+        found: dict[int, Tensor] = {}
+        with torch.no_grad():
+            for rows, batch in self.client.evaluation_batches(self.texts, self.checkpoint.max_length):
+                lengths = [self.texts.lengths[row] for row in rows]
+                found.update(zip(rows, (c.cpu().clone() for c in self._clear(batch, lengths)), strict=True))
+        return [found[row] for row in range(len(self.texts))]
+
+    def _clear(self, batch: dict[str, Tensor], lengths: Sequence[int]) -> list[Tensor]:
+        return self.client.clear(self.classifier, batch, lengths)
+
+    def noised(self, clear: Sequence[Tensor], rows: Sequence[int], epoch: int, transform: NoisyRelease) -> list[Tensor]:
+        """The released tensors for the ``clear`` ones of the texts at ``rows``.
+
+        A draw comes from a generator named after record and epoch, so a tensor can be kept or made again: it is the
+        same.
+        """
+        generators = [self.ctx.generator("training noise", self.records.ids[row], epoch) for row in rows]
+        lengths = [self.texts.lengths[row] for row in rows]
+        return self.client.released(self.classifier, clear, lengths, self.rows, transform, generators)
+
+    def end_to_end(self, transform: Callable[[], NoisyRelease]) -> Forward:
+        """Logits with the part before the noise run on the clear texts, so that gradients reach it too."""
+
+        def forward(rows: Sequence[int], epoch: int) -> Tensor:
+            batch = self.client.batch_of(self.texts, rows, self.checkpoint.max_length)
+            clear = self._clear(batch, [self.texts.lengths[row] for row in rows])
+            return logits_of(self.classifier, self.client.tap, self.noised(clear, rows, epoch, transform()))
+
+        return forward
+
+    def cached(self, clear: list[Tensor], transform: NoisyRelease, *, fresh: bool) -> Forward:
+        """Logits of the released tensors: only what follows the noise is computed."""
+        tensors = NoisyTensors(self, clear, transform, fresh)
+
+        def forward(rows: Sequence[int], epoch: int) -> Tensor:
+            return logits_of(self.classifier, self.client.tap, tensors.at(rows, epoch))
+
+        return forward
 
 
 @dataclass(eq=False)
 class NoisyTensors:
-    """The released training tensors: one draw of noise for each text, or one for each text and epoch.
+    """The released training tensors: one draw of noise for each text, or one for each text and epoch."""
 
-    A draw comes from a generator named after record and epoch, so a tensor can be kept or made again: it is the same.
-    """
-
-    records: Records
+    training: TrainingTexts
     clear: list[Tensor]
-    transform: Transform
-    rows: int
-    """Rows of a released tensor: the fixed length, or one for a pooled position."""
+    transform: NoisyRelease
     fresh: bool
-    ctx: Context
     kept: dict[int, Tensor] = field(default_factory=dict)
+    kept_bytes: int = 0
 
-    def at(self, rows: Sequence[int], epoch: int) -> Tensor:
-        """The released tensors (B, rows, d) of the training texts at ``rows``."""
+    def at(self, rows: Sequence[int], epoch: int) -> list[Tensor]:
+        """The released tensors (rows, d) of the training texts at ``rows``."""
         if self.fresh:
             return self._draw(rows, epoch)
         missing = [row for row in rows if row not in self.kept]
         drawn = dict(zip(missing, self._draw(missing, 0), strict=True)) if missing else {}
-        if self._size(len(self.kept) + len(drawn)) <= KEPT_BYTES:
+        size = sum(each.numel() * each.element_size() for each in drawn.values())
+        if self.kept_bytes + size <= KEPT_BYTES:
+            # Parts of a batch are copied, so that what is kept is no larger than it says.
+            drawn = {row: each.clone() for row, each in drawn.items()}
             self.kept |= drawn
-        return torch.stack([drawn[row] if row in drawn else self.kept[row] for row in rows])
+            self.kept_bytes += size
+        return [drawn[row] if row in drawn else self.kept[row] for row in rows]
 
-    def _draw(self, rows: Sequence[int], epoch: int) -> Tensor:
-        padded = [self._padded(self.clear[row]) for row in rows]
-        generators = [self.ctx.generator("training noise", self.records.ids[row], epoch) for row in rows]
-        return self.transform.apply(torch.stack(padded), generators).to(self.ctx.device)
-
-    def _padded(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.pad(x, (0, 0, 0, self.rows - x.shape[0]))
-
-    def _size(self, count: int) -> int:
-        return count * self.rows * self.clear[0].shape[1] * self.clear[0].element_size()
-
-
-def cached_forward(
-    classifier: TextClassifier, tap: str, tensors: NoisyTensors, rows: Sequence[int], epoch: int
-) -> Tensor:
-    """Logits of the released training tensors at ``rows``: only what follows the tap is computed."""
-    return forward_from(classifier, tap, tensors.at(rows, epoch))
-
-
-def clear_forward(
-    classifier: TextClassifier, tap: str, texts: EncodedTexts, transform: Transform, checkpoint: Checkpoint,
-    generators: Sequence[torch.Generator], rows: Sequence[int],
-) -> Tensor:  # fmt: skip
-    """Logits with the part before the tap run on the clear texts, so that gradients reach it too."""
-    batch = to_device(texts.batch(rows), classifier.device)
-    tensor = closed(capture(classifier, batch, tap), batch["attention_mask"], checkpoint.max_length)
-    return forward_from(classifier, tap, transform.apply(tensor, generators))
+    def _draw(self, rows: Sequence[int], epoch: int) -> list[Tensor]:
+        device = self.training.classifier.device
+        with torch.no_grad():
+            return self.training.noised([self.clear[row].to(device) for row in rows], rows, epoch, self.transform)

@@ -186,7 +186,7 @@ class Routed(nn.Module):
 def test_tokens_routed_by_content_are_refused(ids: list[list[int]]) -> None:
     """Even where as many are picked as there are examples, or a multiple."""
     model = Routed()
-    with pytest.raises(ClippingError, match=r"'expert'.*cannot be told apart"):
+    with pytest.raises(ClippingError, match="'expert'"):
         ClippedGradients(model, 1.0).backward(model(torch.tensor(ids)))
 
 

@@ -76,7 +76,7 @@ def test_an_attack_cannot_embed_the_targets_or_reach_the_release() -> None:
     assert view.embed(OWN).ids == ("p", "q")
     for granted in (view, predictions_of(Memo(BatchDependent()))):
         public = [name for name in dir(granted) if not name.startswith("_")]
-        assert set(public) <= {"tap", "intercepted", "embed", "predict"}
+        assert set(public) <= {"tap", "encoding", "intercepted", "embed", "predict"}
 
 
 def test_the_negative_control_gives_every_target_the_rows_of_another() -> None:

@@ -11,7 +11,8 @@ from dpeval.errors import ModelError
 from dpeval.plugin import Task
 from dpeval_defenses.dp_adam.adapt import adapt_classifier, parse_adapt
 from dpeval_defenses.dp_adam.clipping import ClippedGradients
-from dpeval_defenses.dp_adam.defense import DPAdam, head_problem, text_loss
+from dpeval_defenses.dp_adam.defense import DPAdam
+from dpeval_defenses.dp_adam.problem import head_problem, text_loss
 from dpeval_defenses.dp_adam.noise import SeededNoise
 from dpeval_defenses.dp_adam.prefix import prefix_of
 from dpeval_defenses.dp_adam.release import DPAdamRelease

@@ -245,7 +245,7 @@ def test_a_linear_schedule_falls_from_the_full_rate_to_zero_after_the_last_step(
 @pytest.mark.parametrize(
     ("name", "value"),
     [("steps", 0), ("max_norm", 0.0), ("max_norm", float("inf")), ("noise_multiplier", -1.0), ("learning_rate", 0.0),
-     ("micro_batch", 0), ("optimizer", "adam"), ("schedule", "cosine"), ("weight_decay", -0.1)],
+     ("micro_batch", 0), ("optimizer", "adam"), ("schedule", "exponential"), ("warmup", -1), ("warmup", 2), ("weight_decay", -0.1)],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_named(name: str, value: object) -> None:
     good = {"steps": 1, "max_norm": 1.0, "noise_multiplier": 1.0, "learning_rate": 0.1}

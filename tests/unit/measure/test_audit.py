@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpeval.measure.audit import DesignError, audit_one_run, audit_rates
+from dpeval.measure.audit import DesignError, audit_one_run
 from dpeval.measure.distinguish import audit_releases, needed_draws
 from dpeval.measure.epsilon import Method
 from dpeval.measure.halves import calibration_half
 from dpeval.measure.membership import MembershipRun
+from dpeval.measure.rates import audit_rates
 from dpeval.types import Undefined
 
 

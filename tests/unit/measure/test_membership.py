@@ -21,10 +21,10 @@ def run_of(seed: int, n: int = 400, shift: float = 1.0) -> MembershipRun:
 def test_every_measure_is_there_with_an_interval() -> None:
     """On a real effect all but TPR at 0.1 % are estimates, and TPR at 0.1 % names the number needed."""
     found = measure_membership([run_of(s, n=800) for s in range(3)], resamples=50).estimates
-    assert list(found) == ["auc", "tpr@1%fpr", "tpr@0.1%fpr", "balanced_accuracy", "advantage", "ppv"]
+    assert list(found) == ["auc", "tpr@1%fpr", "tpr@0.1%fpr", "balanced_accuracy", "advantage", "ppv@10%"]
     assert isinstance(found["tpr@0.1%fpr"], Undefined)
     assert "2995 needed" in found["tpr@0.1%fpr"].reason
-    for name in ("auc", "tpr@1%fpr", "balanced_accuracy", "advantage", "ppv"):
+    for name in ("auc", "tpr@1%fpr", "balanced_accuracy", "advantage", "ppv@10%"):
         assert isinstance(found[name], Estimate)
         assert found[name].models == 3
 
@@ -93,7 +93,7 @@ def test_order_of_records_does_not_matter() -> None:
     moved = MembershipRun(tuple(run.ids[i] for i in order), run.scores[order], run.is_member[order])
     one, other = (measure_membership([r], resamples=20) for r in (run, moved))
     assert one.details == other.details
-    for name in ("auc", "balanced_accuracy", "ppv"):
+    for name in ("auc", "balanced_accuracy", "ppv@10%"):
         assert one.estimates[name].low == pytest.approx(other.estimates[name].low, abs=1e-12)
 
 
@@ -129,7 +129,7 @@ def test_ppv_without_a_false_positive_is_not_certain() -> None:
     member = np.arange(400) % 2 == 0
     scores = np.where(member & (np.arange(400) % 8 == 0), 5.0, 0.0)
     run = MembershipRun(tuple(f"r{i}" for i in range(400)), scores, member)
-    found = measure_membership([run], prevalence=0.01).estimates["ppv"]
+    found = measure_membership([run], prevalence=0.01).estimates["ppv@1%"]
     assert found.value == found.high == 1.0
     assert found.low < 0.6
 

@@ -147,6 +147,7 @@ def test_positions_are_named_from_input_to_output(checkpoint_of):
     names = checkpoint_of("distilbert").positions()
     subs = ("mha", "add_norm_1", "ffn", "add_norm_2")
     assert names == ("embedding", *(f"encoder.{i}.{s}" for i in range(2) for s in subs), "output")
-    assert checkpoint_of("gpt2_no_pad").positions() == ("embedding", "output")
+    for name in ("gpt2_no_pad", "albert", "deberta"):
+        assert checkpoint_of(name).positions() == names
     assert checkpoint_of("bert").lacks("encoder.1.ffn") is None
     assert "Known:" in checkpoint_of("bert").lacks("encoder.2.ffn")

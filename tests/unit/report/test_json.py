@@ -15,7 +15,7 @@ from dpeval.types import Estimate
 
 
 def test_the_schema_comes_first(sample_run):
-    assert next(iter(dump(sample_run.build()).items())) == ("schema", "dpeval/run/1")
+    assert next(iter(dump(sample_run.build()).items())) == ("schema", "dpeval/run/2")
 
 
 @pytest.mark.parametrize("make", ["build", "extreme"])
@@ -61,16 +61,29 @@ def test_a_diagnostic_that_is_not_a_number_comes_back_as_such(sample_run):
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ("dpeval/run/2", "written by a newer dpeval; upgrade to read it"),
+        ("dpeval/run/3", "written by a newer dpeval; upgrade to read it"),
         ("dpeval/run/0", "written by an older dpeval; run the matrix again"),
         ("other/thing", "this is not the result of a dpeval run"),
-        (None, "expected 'dpeval/run/1', got None"),
+        (None, "expected 'dpeval/run/2', got None"),
         (1, "this is not the result of a dpeval run"),
     ],
 )
 def test_another_schema_is_refused(sample_run, schema, message):
     with pytest.raises(ValueError, match=message):
         load(dump(sample_run.build()) | {"schema": schema})
+
+
+def test_a_run_of_the_first_schema_is_read(sample_run):
+    """It named the ceiling of an audit "smallest_refutable"; its detection limit is not known."""
+    body = copy.deepcopy(dump(sample_run.build())) | {"schema": "dpeval/run/1"}
+    for one in body["defenses"]:
+        verdict = one["verdict"]
+        verdict["smallest_refutable"] = verdict.pop("ceiling")
+    back = load(json.loads(json.dumps(body)))
+    for old, new in zip(sample_run.build().defenses, back.defenses, strict=True):
+        assert new.verdict.ceiling == old.verdict.ceiling
+        assert new.verdict.smallest_refutable is None
+        assert dataclasses.replace(new, verdict=old.verdict) == old
 
 
 def test_a_list_is_not_a_run():

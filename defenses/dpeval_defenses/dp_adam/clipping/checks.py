@@ -18,6 +18,10 @@ class ClippingError(ValueError):
     """Exact per-example clipping is not possible here; the message names the module or operation and the reason."""
 
 
+class MixedExamplesError(ClippingError):
+    """What belongs to one example depends on others; the message says where."""
+
+
 def refuse_unfit(model: nn.Module) -> None:
     """Raises :class:`ClippingError` for everything in ``model`` that is known not to be exact."""
     found = [f"module {path or '(the model itself)'!r} ({type(module).__name__}): {reason}"

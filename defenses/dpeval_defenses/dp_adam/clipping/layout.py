@@ -1,49 +1,32 @@
-"""Where the examples stand in each tensor that meets a parameter, found by running two and three rows of the input.
+"""Where the examples stand in each tensor that meets a parameter: a plan for each kind of call, made by trial runs.
 
 A size that follows the number of rows is the batch dimension; a tensor without such a size belongs to no example
-(relative positions, a shared buffer), even where one of its sizes happens to equal the batch. The two runs are made
-without gradients when a forward pass is called with a new kind of arguments, and the random state is put back.
+(relative positions, a shared buffer), even where one of its sizes happens to equal the batch. The runs are made when a
+forward pass is called with a new kind of arguments (:mod:`trial`).
 
->>> followed((2, 7), (3, 7)), followed((14, 4), (21, 4)), followed((7, 2), (7, 3)), followed((7, 7), (7, 7))
-(0, 0, 1, None)
+>>> leading_options([(4, 7), (4, 7), (1, 7)])[0], leading_options([(7,), (4, 7)])[0]
+((4, frozenset({0, 1})), (4, frozenset({1})))
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .checks import ClippingError
+from .checks import ClippingError, MixedExamplesError
+from .trial import ROWS, Axes, Key, Shapes, Trial, Uses, devices, kept
 
 if TYPE_CHECKING:
     from .tape import Tape
 
-ROWS = (2, 3)
-UNCLEAR = -1
-"""The axis of a tensor in which several sizes follow the rows, or one does so unevenly."""
 
-Key = tuple[int, ...]
-Axes = tuple[int | None, ...]
-Shapes = list[tuple[int, ...]]
-
-
-def followed(two: Sequence[int], three: Sequence[int]) -> int | None:
-    """The axis whose size follows the number of rows, from a tensor's shapes for 2 and 3 rows; None if none does."""
-    if len(two) != len(three):
-        return UNCLEAR
-    axes = [i for i, (a, b) in enumerate(zip(two, three, strict=True)) if a != b]
-    if len(axes) == 1 and two[axes[0]] * ROWS[1] == three[axes[0]] * ROWS[0]:
-        return axes[0]
-    return UNCLEAR if axes else None
+Options: TypeAlias = list[tuple[int, frozenset[int]]]
 
 
 @dataclass(frozen=True)
@@ -58,9 +41,13 @@ class Use:
 
 @dataclass
 class Plan:
-    """What the two runs of one kind of call saw: for each use, the axes of its operands and of its results."""
+    """What the trial runs of one kind of call saw: for each use, the axes of its operands and of its results."""
 
-    uses: dict[Key, tuple[Axes, Axes]] = field(default_factory=dict)
+    rows_of: int
+    """Which of the arguments' tensors tells the number of rows."""
+    uses: Uses = field(default_factory=dict)
+    in_order: bool = False
+    """Whether different rows were seen to stay apart and in order."""
 
     def batch_first(self) -> bool:
         """Whether no tensor holds its examples along another axis than the first."""
@@ -76,30 +63,55 @@ class Layout:
         """Why there is no plan, where the trial runs failed."""
         self.sizes: frozenset[int] = frozenset()
         """Numbers of rows that one example may have where the batch is flattened with other sizes of the input."""
+        self.fresh = True
+        """Whether a plan was made since this was last set to False."""
         self._plans: dict[Any, Plan] = {}
         self._counts: Counter[Key] = Counter()
 
+    def restart(self) -> None:
+        """Begins to count uses again."""
+        self._counts.clear()
+
     def begin(self, tape: Tape, module: nn.Module, args: Any, kwargs: Any) -> int | None:
         """Starts a forward pass of ``module``: its number of rows (None: unknown), with a plan for its arguments."""
-        self._counts.clear()
+        self.restart()
         self.plan = self.failure = None
         leaves, spec = tree_flatten((args, kwargs))
-        shapes = [tuple(leaf.shape) for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim]
+        shapes = [tuple(leaf.shape) if isinstance(leaf, Tensor) else () for leaf in leaves]
         self.sizes = frozenset(math.prod(shape[1:k]) for shape in shapes for k in range(1, len(shape) + 1))
-        rows = _rows(shapes)
-        if rows is None or rows == 1:
-            return rows
-        kind = (id(module), module.training, str(spec), tuple(_kind(leaf, rows) for leaf in leaves))
-        if kind not in self._plans:
-            try:
-                self._plans[kind] = self._probed(tape, module, leaves, spec, rows)
-            except Exception as error:  # noqa: BLE001 - what the model's own run shows as well is shown by that
-                with torch.no_grad(), torch.random.fork_rng(devices=_devices(leaves)):
-                    module.forward(*args, **kwargs)
-                self.failure = error
-            self._counts.clear()
+        options = leading_options(shapes)
+        if not options or options[0][0] == 1:
+            return options[0][0] if options else None
+        kinds = tuple(_kind(leaf, options[0][0]) for leaf in leaves)
+        kind = (id(module), module.training, str(spec), _settings(), kinds)
+        known = self._plans.get(kind)
+        if known is None or not known.in_order:
+            self._make(tape, module, leaves, spec, options, kind)
         self.plan = self._plans.get(kind)
-        return rows
+        return options[0][0] if self.plan is None else len(leaves[self.plan.rows_of])
+
+    def _make(self, tape: Tape, module: nn.Module, leaves: list[Any], spec: Any, options: Options, kind: Any) -> None:
+        """Makes the plan of ``kind``; where the trial runs fail for every option, lets the model show its own error."""
+        failures: list[Exception] = []
+        for rows, leading in options:
+            try:
+                trial = Trial(tape, module, leaves, spec, leading)
+                uses = trial.uses() if rows > 1 else {}
+                found = trial.mixed(uses) if rows > 1 else None
+            except Exception as error:  # noqa: BLE001 - what the model's own run shows as well is shown by that
+                failures.append(error)
+                continue
+            if found:
+                raise mixing(found)
+            self._plans[kind] = Plan(min(leading), uses, in_order=found == "")
+            self.fresh = True
+            break
+        else:
+            with torch.no_grad(), torch.random.fork_rng(devices=devices(leaves)), kept(module):
+                args, kwargs = tree_unflatten(leaves, spec)
+                module.forward(*args, **kwargs)
+            self.failure, self.fresh = failures[0], True
+        self.restart()
 
     def use(self, tape: Tape, operands: list[Any]) -> Use:
         """The next use of the first parameter (or else shared value) among ``operands``."""
@@ -127,98 +139,43 @@ class Layout:
         return {inputs[position] for key, (inputs, _) in uses.items()
                 if key[0] == id(parameter) and len(key) == 2 and position < len(inputs)}  # fmt: skip
 
-    def _probed(self, tape: Tape, module: nn.Module, leaves: list[Any], spec: Any, rows: int) -> Plan:
-        runs = []
-        with torch.no_grad(), torch.random.fork_rng(devices=_devices(leaves)), kept_buffers(module):
-            for count in ROWS:
-                self._counts.clear()
-                args, kwargs = tree_unflatten([_first_row(leaf, rows, count) for leaf in leaves], spec)
-                tape.probe = Probe(count)
-                try:
-                    module.forward(*args, **kwargs)
-                    runs.append(tape.probe.shapes)
-                finally:
-                    tape.probe = None
-        return Plan(_compared(*runs))
+
+def leading_options(shapes: Shapes) -> Options:
+    """(rows, the tensors that lead with them), the likeliest first, for arguments of ``shapes`` (() for no tensor).
+
+    The first size of most tensors is the number of rows, in a tie that of the tensor with more dimensions; not 1 where
+    another tensor has more. One of the tensors may have that size by chance: each is left out in turn.
+    """
+    leads: dict[int, list[int]] = {}
+    for i, shape in enumerate(shapes):
+        if shape:
+            leads.setdefault(shape[0], []).append(i)
+    order = sorted(leads, key=lambda n: (n == 1, -len(leads[n]), -max(len(shapes[i]) for i in leads[n])))
+    options: Options = [(rows, frozenset(leads[rows])) for rows in order[:1]]
+    for i in sorted(leads[order[0]] if order else [], key=lambda i: len(shapes[i])):
+        if len(leads[order[0]]) > 1:
+            options.append((order[0], frozenset(leads[order[0]]) - {i}))
+    return options + [(rows, frozenset(leads[rows])) for rows in order[1:]]
 
 
-def _rows(shapes: Shapes) -> int | None:
-    """The number of examples in arguments of ``shapes``: the first size of most, and not 1 where others have more."""
-    leads = Counter(shape[0] for shape in shapes)
-    several = [size for size, _ in leads.most_common() if size != 1]
-    return several[0] if several else next(iter(leads), None)
-
-
-def _compared(two: dict[Key, tuple[Shapes, Shapes]], three: dict[Key, tuple[Shapes, Shapes]]) -> Any:
-    uses = {}
-    for key in two.keys() & three.keys():
-        pairs = list(zip(two[key], three[key], strict=True))
-        if all(len(a) == len(b) for a, b in pairs):
-            uses[key] = tuple(tuple(followed(x, y) for x, y in zip(a, b, strict=True)) for a, b in pairs)
-    return uses
-
-
-class Probe:
-    """One run with a few rows: the shapes that each use of a parameter saw."""
-
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
-        self.shapes: dict[Key, tuple[Shapes, Shapes]] = {}
-
-    def observe(self, tape: Tape, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Runs ``func`` as torch would; results that no example has met yet are followed further."""
-        operands = tensors_in(args, kwargs)
-        key = tape.layout.use(tape, operands).key
-        with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - torch's own way out of a subclass
-            out = func(*args, **kwargs)
-        results = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
-        self.shapes[key] = ([tuple(o.shape) for o in operands], [tuple(r.shape) for r in results])
-        plain = [o for o in operands if not (tape.tracks(o) or tape.shares(o))]
-        if any(r.ndim and r.shape[0] == self.rows for r in (*plain, *results)):
-            return out
-        return tree_map(lambda t: tape.traced(t, key) if isinstance(t, Tensor) else t, out)
-
-
-def tensors_in(args: Any, kwargs: Any) -> list[Any]:
-    """The tensors among the arguments of an operation, those in lists included."""
-    found = []
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found += [v for v in value if isinstance(v, Tensor)]
-    return found
-
-
-def _devices(leaves: list[Any]) -> list[int]:
-    """The CUDA devices on which a run draws random numbers."""
-    return sorted({leaf.device.index for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_cuda})
+def _settings() -> tuple[bool, ...]:
+    return tuple(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda"))
 
 
 def _kind(leaf: Any, rows: int) -> Any:
+    """What of an argument can change how a model treats its rows; which of its sizes equal their number is part."""
     if isinstance(leaf, Tensor):
-        return (leaf.dtype, leaf.ndim, leaf.ndim > 0 and leaf.shape[0] == rows)
+        return (leaf.dtype, *(size == rows for size in leaf.shape))
     return repr(leaf) if isinstance(leaf, (bool, int, str, type(None))) else type(leaf).__name__
 
 
-def _first_row(leaf: Any, rows: int, count: int) -> Any:
-    """``count`` copies of the first row of a tensor that has ``rows`` of them; a copy of what a run could change."""
-    if isinstance(leaf, Tensor):
-        lead = leaf.ndim and leaf.shape[0] == rows
-        return leaf[:1].repeat(count, *[1] * (leaf.ndim - 1)) if lead else leaf
-    return leaf if isinstance(leaf, (bool, int, float, str, type(None))) or callable(leaf) else copy.deepcopy(leaf)
-
-
-@contextmanager
-def kept_buffers(module: nn.Module) -> Iterator[None]:
-    """Within it, buffers may change; afterwards they are as before."""
-    before = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    try:
-        yield
-    finally:
-        for buffer, value in before:
-            if not torch.equal(buffer, value):
-                buffer.copy_(value)
+def mixing(where: str) -> MixedExamplesError:
+    """The error for a model in which rows do not stay apart."""
+    return MixedExamplesError(
+        f"{where}: what this parameter meets for one example changed when another example of the batch was exchanged: "
+        "examples are mixed (statistics over the batch, rows averaged or in another order), so that no gradient is one "
+        "example's own"
+    )
 
 
 def unclear(where: str, tensor: Tensor, batch: int) -> ClippingError:

@@ -21,10 +21,13 @@ PICKING = frozenset(("IndexSelectBackward0", "GatherBackward0", "SortBackward0",
 MASKING = frozenset(("MaskedSelectBackward0", "TakeBackward0"))
 
 
-def kept_in_order(tensor: Tensor, batch: int) -> bool:
-    """Whether the first dimension of ``tensor`` is ``batch`` examples, or those flattened with whole dimensions."""
+def kept_in_order(tensor: Tensor, batch: int, *, flattened: bool | None = None) -> bool:
+    """Whether the first dimension of ``tensor`` is ``batch`` examples, or those flattened with whole dimensions.
+
+    ``flattened=False``: how dimensions were flattened is known to be right, and only picked rows are looked for.
+    """
     lead = tensor.shape[0]
-    flattened = lead != batch
+    flattened = lead != batch if flattened is None else flattened
     stack, seen = [tensor.grad_fn], set()
     while stack:
         node: Any = stack.pop()

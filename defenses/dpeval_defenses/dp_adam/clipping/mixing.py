@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .checks import ClippingError
-from .layout import Axes, Use, unclear
+from .layout import Use, unclear
 from .placing import check_rows
 from .shared import Shared, share, unhidden
+from .trial import Axes
 
 if TYPE_CHECKING:
     from .tape import Tape
@@ -57,7 +58,7 @@ class Mixture:
             return self._grown()
         axes = {i: axis for i in self.plain if (axis := self._axis(i)) is not None}
         for i, axis in axes.items():
-            check_rows(self.tape, self.leaves[i], axis)
+            check_rows(self.tape, self.leaves[i], axis, seen=self._planned.get(i) is not None)
         if axes and self.name in ELEMENTWISE | BATCHED and (laid := self._laid(axes)) is not None:
             return self._call(laid)
         return self._mapped(axes)
@@ -120,9 +121,10 @@ class Mixture:
             target = tuple(self._call([first.detach(), *self.leaves[1:]]).shape)
         unit = (1,) * (len(target) - first.ndim) + tuple(first.shape)
         axis = 0 if self.outputs is None else self.outputs[0]
-        if axis is None or not target or target[axis] != unit[axis] * self.batch:
+        times, rest = divmod(target[axis], unit[axis] * self.batch) if target and axis not in (None, -1) else (0, 0)
+        if axis is None or rest or not times or (times > 1 and self.outputs is None):
             return self._mapped({})
-        body = (*target[:axis], unit[axis], *target[axis + 1 :])
+        body = (*target[:axis], unit[axis] * times, *target[axis + 1 :])
         return repeated(first.hidden, unit, body).movedim(0, axis).reshape(target)
 
     def _overwritten(self) -> Any:

@@ -45,7 +45,7 @@ def add_clipped(
     for use in uses:
         if finite is None:
             use.add_sum(factors, into)
-        else:
+        elif finite.any():
             use.take(finite).add_sum(factors[finite], into)
     if grad is None:
         grads[parameter] = into.to(parameter.dtype)

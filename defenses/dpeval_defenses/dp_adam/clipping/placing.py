@@ -4,7 +4,7 @@
 >>> import torch
 >>> tape = Tape(torch.nn.Linear(2, 1))
 >>> tape.batch = 4
->>> check_rows(tape, torch.zeros(5, 2), axis=0)
+>>> check_rows(tape, torch.zeros(5, 2), axis=0, seen=False)
 Traceback (most recent call last):
     ...
 dpeval_defenses.dp_adam.clipping.checks.ClippingError: module '(the model itself)' (Linear): a parameter met ...
@@ -34,15 +34,15 @@ def placed(tape: Tape, use: Use, tensor: Tensor, parameter: Any) -> tuple[Tensor
     batch = tape.batch = tensor.shape[0] if tape.batch is None else tape.batch
     if batch == 1:
         return tensor, 0, False
-    axis = _axis(tape, use, tensor, parameter)
+    axis, seen = _axis(tape, use, tensor, parameter)
     if axis is None:
         return tensor.expand(batch, *tensor.shape), 0, True
-    check_rows(tape, tensor, axis)
+    check_rows(tape, tensor, axis, seen=seen)
     return tensor, axis, False
 
 
-def _axis(tape: Tape, use: Use, tensor: Tensor, parameter: Any) -> int | None:
-    """What the probe saw in this use; in a recomputation, where its count is lost, what it saw in every use.
+def _axis(tape: Tape, use: Use, tensor: Tensor, parameter: Any) -> tuple[int | None, bool]:
+    """The axis of examples, and whether trial runs saw it: in this use, or (recomputed, uncounted) in every use.
 
     A tensor that carries a gradient and is not shared holds examples.
     """
@@ -54,17 +54,19 @@ def _axis(tape: Tape, use: Use, tensor: Tensor, parameter: Any) -> int | None:
     if tensor.requires_grad:
         choices.discard(None)
     if len(choices) == 1:
-        return choices.pop()
+        return choices.pop(), True
     tape.layout.need_plan(tape.where(), tensor)
-    return 0 if tensor.requires_grad or (tensor.ndim and tensor.shape[0] == tape.batch) else None
+    return 0 if tensor.requires_grad or (tensor.ndim and tensor.shape[0] == tape.batch) else None, False
 
 
-def check_rows(tape: Tape, tensor: Tensor, axis: int) -> None:
-    """ClippingError unless the rows along ``axis`` certainly are the examples in order."""
+def check_rows(tape: Tape, tensor: Tensor, axis: int, *, seen: bool) -> None:
+    """ClippingError unless the rows along ``axis`` certainly are the examples in order; ``seen``: in trial runs."""
     batch, plan = tape.known_batch(), tape.layout.plan
     size = tensor.shape[axis] if -1 < axis < tensor.ndim else 0
     certain = size == batch
-    if axis == 0 and size and size % batch == 0:
+    if seen and plan is not None and plan.in_order:
+        certain = size > 0 and size % batch == 0 and (axis > 0 or kept_in_order(tensor, batch, flattened=False))
+    elif axis == 0 and size and size % batch == 0:
         if tensor.requires_grad:
             certain = kept_in_order(tensor, batch) and (certain or plan is None or plan.batch_first())
         else:

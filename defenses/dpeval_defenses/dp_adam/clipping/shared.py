@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .functions import OutOfReach
-from .layout import Key
+from .trial import Key
 
 if TYPE_CHECKING:
     from .tape import Tape

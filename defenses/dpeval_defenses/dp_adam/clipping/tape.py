@@ -24,12 +24,13 @@ from torch.utils.hooks import RemovableHandle
 
 from .checks import ClippingError, refuse_stray
 from .functions import Site, Spread
-from .layout import Key, Layout, Probe, tensors_in
+from .layout import Layout
 from .mixing import Mixture
 from .records import Record
 from .rules import RULES
 from .shared import Shared, share
 from .tracked import Tracked, converts, passes
+from .trial import Key, Probe, tensors_in
 
 Grads = dict[nn.Parameter, Tensor | None]
 """What stands in for ``.grad`` of each trained parameter during a backward pass."""

@@ -27,12 +27,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from .checks import ClippingError, MixedExamplesError
 from .closures import tensors_of
 
 Loss = Callable[..., Tensor]
 
 
-class VerificationError(ValueError):
+class VerificationError(ClippingError):
     """The gradients that were clipped are not what differential privacy needs them to be; the message says how far."""
 
 
@@ -69,10 +70,13 @@ class Engine(Protocol):
 
 def verify(engine: Engine, batch: Any, loss: Loss, bound: float, examples: int, tolerance: float) -> Verification:
     """Compares at most ``examples`` examples of ``batch``; VerificationError where an error exceeds ``tolerance``."""
-    with evaluation(engine.model):
-        probe = _Check(engine, batch, loss)
-        chosen = sorted({round(k * (probe.rows - 1) / max(1, examples - 1)) for k in range(examples)})
-        found = [probe.example(i) for i in chosen[: probe.rows]]
+    try:
+        with evaluation(engine.model):
+            probe = _Check(engine, batch, loss)
+            chosen = sorted({round(k * (probe.rows - 1) / max(1, examples - 1)) for k in range(examples)})
+            found = [probe.example(i) for i in chosen[: probe.rows]]
+    except MixedExamplesError as error:
+        raise VerificationError(f"the loss of an example depends on the other examples of the batch: {error}") from error
     norm, share, coupling, size = (max(column) for column in zip(*found, strict=True))
     result = Verification(len(found), norm, share, coupling, size / bound)
     _raise_for(result, tolerance)

@@ -1,0 +1,73 @@
+"""Speed of the inversion attacks, side by side with what they cannot be faster than.
+
+    python benchmarks/inversion.py search      the nearest-candidate search beside the bare faiss call
+    python benchmarks/inversion.py gradient    gradient inversion at batch 1 and at batch 32
+
+Each pair is measured interleaved, several times, and the median ratio is printed: on a busy machine ratios hold where
+seconds do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import faiss
+import numpy as np
+
+from dpeval_attacks.inversion.search import SearchSpace, nearest
+
+VOCABULARY, WIDTH = 30522, 384
+SIZES = (1024, 4096, 16384, 65536)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def side_by_side(ours: Callable[[], object], bare: Callable[[], object], repeats: int) -> tuple[float, float, float]:
+    """Median seconds of both, and the median of the paired ratios."""
+    ours(), bare()
+    pairs = [(seconds(ours), seconds(bare)) for _ in range(repeats)]
+    ratio = statistics.median(a / b for a, b in pairs)
+    return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs), ratio
+
+
+def search(repeats: int, sizes: tuple[int, ...]) -> None:
+    """``nearest`` and ``SearchSpace`` against IndexFlatL2 on the same vectors."""
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((VOCABULARY, WIDTH), dtype=np.float32)
+    allowed = np.arange(5, VOCABULARY)
+    print(f"{'rows':>7} {'what':<26} {'ours s':>8} {'faiss s':>8} {'ratio':>6}")
+    for n in sizes:
+        queries = rng.standard_normal((n, WIDTH), dtype=np.float32)
+        bare = faiss.IndexFlatL2(WIDTH)
+        bare.add(table)
+        space = SearchSpace.of(table, allowed=allowed, metric="l2", log_prior=np.zeros(VOCABULARY), index="flat")
+        gains = np.ones(n)
+        for name, ours in {
+            "nearest": lambda q=queries: nearest(q, table, allowed=allowed),
+            "with prior and gains": lambda q=queries, g=gains: space.search(q, g),
+        }.items():
+            mine, theirs, ratio = side_by_side(ours, lambda q=queries: bare.search(q, 1), repeats)
+            print(f"{n:>7} {name:<26} {mine:>8.3f} {theirs:>8.3f} {ratio:>6.2f}")
+
+
+def main() -> None:
+    """Run the benchmark that is named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["search", "gradient"])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--rows", type=int, nargs="+", default=list(SIZES))
+    asked = parser.parse_args()
+    if asked.what == "search":
+        search(asked.repeats, tuple(asked.rows))
+
+
+if __name__ == "__main__":
+    main()
