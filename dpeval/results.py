@@ -131,6 +131,38 @@ class AttackSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordRisk:
+    """How much one member is exposed by one attack, over the seeds whose models were trained on it."""
+
+    id: str
+    excess: float
+    """Its score above the median non-member, in their standard deviations; less its own where it was a non-member."""
+    p: float
+    """The chance that a non-member scores as high: for one record named beforehand, not for the worst of many."""
+    models: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedResult:
+    """Two defenses under one attack, or on accuracy: the difference over the same seeds and records."""
+
+    data: str
+    model: str
+    attack: str | None
+    """``None``: accuracy on the test part."""
+    tap: str | None
+    measure: str
+    first: str
+    second: str
+    difference: Measured
+    """First minus second."""
+    p_value: float | None = None
+    p_holm: float | None = None
+    """Adjusted for all paired comparisons of the run (Holm 1979)."""
+    differs: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class CellResult:
     """One attack on one defense at one tap, over all seeds."""
 
@@ -157,6 +189,10 @@ class CellResult:
     warnings: tuple[str, ...] = ()
     exposed: tuple[str, ...] = ()
     """Ids of the most exposed records, most exposed first."""
+    risks: tuple[RecordRisk, ...] = ()
+    """The same records with what is known of each."""
+    roc: tuple[tuple[float, float], ...] = ()
+    """For membership: (FPR, TPR) at FPRs evenly spaced in their logarithm, each the mean over the seeds."""
     seconds: float | None = None
 
 
@@ -231,6 +267,8 @@ class RunResult:
     level: float = 0.95
     comparisons: int = 0
     """How many cells the Holm adjustment covers."""
+    paired: tuple[PairedResult, ...] = ()
+    """Each two defenses under each attack and on accuracy; adjusted for their own number (Holm 1979)."""
 
 
 def to_json(value: Any) -> Any:

@@ -40,8 +40,8 @@ from dpeval.plugin import (
     Release,
     Task,
 )
-from dpeval.shadows import Shelf
 from dpeval.scratch import remove_scratch, scratch_folder
+from dpeval.shadows import Shelf
 from dpeval.store import Entry, Store
 from dpeval.types import AttackResult, Failed, PrivacyClaim, Records
 from dpeval.views import Memo, embeddings_of, predictions_of

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dpeval.collect.audit_sets import PUBLISHED, AuditSet, audit_set_of
 from dpeval.collect.controls import Controls
 from dpeval.collect.gather import Gathered
 from dpeval.collect.measures import HEADLINES, CellMeasures, measure_cell, with_limit
 from dpeval.collect.readings import reading
-from dpeval.jobs import as_attack
+from dpeval.jobs import as_attack, is_published_protocol
 from dpeval.matrix import Cell
 from dpeval.measure.blind import Blind
 from dpeval.measure.multiple import holm
@@ -28,13 +29,14 @@ class Outcome:
     reason: str = ""
 
 
-def measured_cells(gathered: Gathered, blind: Mapping[int, Blind]) -> dict[Cell, CellMeasures]:
+def measured_cells(gathered: Gathered, blind: Mapping[AuditSet, Blind]) -> dict[Cell, CellMeasures]:
     """The measures of every cell that has results of every seed."""
     found = {}
     for cell in gathered.plan.cells:
         checkpoint = gathered.checkpoint(cell.model)
         if cell.problem is None and checkpoint is not None and failure_of(gathered, cell) is None:
-            runs = blind[cell.data].runs if cell.data in blind else ()
+            attacker = _blind_of(cell, blind)
+            runs = attacker.runs if attacker else ()
             found[cell] = measure_cell(gathered, gathered.of_cell(cell), cell.trial, checkpoint, runs)
     return found
 
@@ -49,7 +51,7 @@ def failure_of(gathered: Gathered, cell: Cell) -> Failed | None:
 
 
 def cell_results(
-    gathered: Gathered, measured: Mapping[Cell, CellMeasures], controls: Controls, blind: Mapping[int, Blind]
+    gathered: Gathered, measured: Mapping[Cell, CellMeasures], controls: Controls, blind: Mapping[AuditSet, Blind]
 ) -> list[CellResult]:
     """Every cell, in the order of the matrix."""
     tested = [(cell, m.p_value) for cell, m in measured.items() if m.p_value is not None]
@@ -71,7 +73,7 @@ def _result(
     found: CellMeasures | None,
     adjusted: float | None,
     controls: Controls,
-    blind: Mapping[int, Blind],
+    blind: Mapping[AuditSet, Blind],
 ) -> CellResult:
     names = gathered.names(cell.data, cell.model)
     goal = as_attack(cell.attack).goal
@@ -89,6 +91,7 @@ def _result(
         status=outcome.status, reason=outcome.reason, measures=found.measures, headline=found.headline, null=found.null,
         p_value=found.p_value, p_holm=adjusted, distinguishable=verdict, reading=reading(goal, found, verdict),
         warnings=found.warnings, exposed=found.exposed if verdict == "yes" else (),
+        risks=found.risks if verdict == "yes" else (), roc=found.roc,
         seconds=trained.seconds(cell.trial),
     )  # fmt: skip
 
@@ -107,14 +110,22 @@ def distinguishable(found: CellMeasures, adjusted: float | None, level: float) -
     return "insufficient" if found.tested.n < FEWEST else "no"
 
 
-def _outcome(gathered: Gathered, cell: Cell, controls: Controls, blind: Mapping[int, Blind]) -> Outcome:
+def _blind_of(cell: Cell, blind: Mapping[AuditSet, Blind]) -> Blind | None:
+    """The blind attacker of the records that a cell's attack is audited on."""
+    one = audit_set_of(cell)
+    return blind.get(one) if one else None
+
+
+def _outcome(gathered: Gathered, cell: Cell, controls: Controls, blind: Mapping[AuditSet, Blind]) -> Outcome:
     problem = cell.problem or failure_of(gathered, cell)
     if isinstance(problem, Unfit):
         return Outcome(Status.UNFIT, problem.reason)
     if isinstance(problem, Failed):
         return Outcome(Status.FAILED, f"{problem.message} ({problem.where})" if problem.where else problem.message)
-    found = blind.get(cell.data)
-    if cell.tap is None and found is not None and found.invalid:
+    found = _blind_of(cell, blind)
+    if is_published_protocol(as_attack(cell.attack)):
+        return Outcome(Status.INVALID, PUBLISHED + (f"; {found.reason}" if found else ""))
+    if found is not None and found.invalid:
         return Outcome(Status.INVALID, found.reason)
     control = controls.of(cell)
     if control is None or not control.validated:

@@ -9,6 +9,7 @@ from dpeval.arrays import load_arrays
 from dpeval.collect.gather import Gathered, Trained
 from dpeval.collect.measures import CellMeasures
 from dpeval.config import Named
+from dpeval.jobs import as_attack
 from dpeval.matrix import Cell
 from dpeval.measure.audit import audit_one_run
 from dpeval.measure.detection import detection_limit
@@ -89,7 +90,8 @@ def _run(gathered: Gathered, one: _Planned, measured: Mapping[Cell, CellMeasures
 
 def _membership(gathered: Gathered, one: _Planned, measures: CellMeasures, alpha: float) -> EpsilonBound | Undefined:
     trained = gathered.trained(one.defense, one.data, one.model)
-    if not all(report.job.split.independent_coins for report in trained.reports):
+    canaries = one.cell is not None and as_attack(one.cell.attack).goal == "extraction"
+    if not canaries and not all(report.job.split.independent_coins for report in trained.reports):
         return Undefined(
             "members were not drawn by independent coins (the data are too few), so the one-run bound does not hold"
         )

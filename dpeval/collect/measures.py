@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from scipy import stats
 
+from dpeval.collect.audit_sets import PUBLISHED
 from dpeval.collect.excess import attribute_excess, inversion_excess
 from dpeval.collect.gather import Gathered, Trained, is_member
 from dpeval.collect.runs import attribute_runs, auxiliary_tokens, inversion_runs, membership_runs
-from dpeval.jobs import Trial, as_attack
+from dpeval.jobs import Trial, as_attack, is_published_protocol
+from dpeval.measure.attribute import headline_parts as attribute_parts
 from dpeval.measure.attribute import measure_attribute
+from dpeval.measure.canaries import measure_canaries
+from dpeval.measure.influence import Part, auc_part
+from dpeval.measure.intervals import significance
 from dpeval.measure.inversion import InversionRun, measure_inversion
+from dpeval.measure.inversion import headline_parts as inversion_parts
 from dpeval.measure.membership import PREVALENCE, MembershipRun, measure_gain, measure_membership
 from dpeval.measure.multiple import p_value
+from dpeval.measure.results import Measures
+from dpeval.measure.roc import mean_roc
 from dpeval.models.checkpoint import Checkpoint
+from dpeval.results import RecordRisk
 from dpeval.types import Estimate, Measured, Undefined
 
 POWER = 0.8
@@ -33,11 +45,19 @@ class CellMeasures:
     warnings: tuple[str, ...] = ()
     exposed: tuple[str, ...] = ()
     runs: tuple[MembershipRun, ...] = field(default=())
+    parts: tuple[Part, ...] = ()
+    """The headline of each seed with the influence of each record; empty where it is undefined."""
+    risks: tuple[RecordRisk, ...] = ()
+    roc: tuple[tuple[float, float], ...] = ()
 
-    @property
+    @cached_property
     def p_value(self) -> float | None:
         """Two-sided, before the adjustment."""
-        return p_value(self.tested, self.tested_null) if isinstance(self.tested, Estimate) else None
+        if not isinstance(self.tested, Estimate):
+            return None
+        if self.parts and self.tested is self.measures.get(self.headline):
+            return significance(self.parts, self.tested_null)
+        return p_value(self.tested, self.tested_null)
 
 
 def measure_cell(
@@ -55,6 +75,9 @@ def measure_cell(
         return _inversion(trained, trial, checkpoint, level)
     if goal == "attribute":
         return _attribute(trained, trial, level)
+    if is_published_protocol(as_attack(trial.attack)):
+        # The blind attacker has other texts of the same ids to compare with, and the claim says nothing of edited ones.
+        return replace(_membership(gathered, trained, trial, (), level), runs=(), exposed=(), warnings=(PUBLISHED,))
     return _membership(gathered, trained, trial, blind, level)
 
 
@@ -65,12 +88,33 @@ def _membership(
     report = gathered.experiment.report
     found = measure_membership(runs, prevalence=report.prevalence or PREVALENCE, level=level, fprs=report.fpr)
     measures = dict(found.estimates)
+    if as_attack(trial.attack).goal == "extraction":
+        measures |= measure_canaries(runs, level=level)
     if blind and len(blind) == len(runs):
         measures["auc_minus_blind"] = measure_gain(runs, blind, level=level)
     auc = measures["auc"]
+    if isinstance(auc, Undefined):
+        return CellMeasures(measures, "auc", 0.5, auc, 0.5, found.warnings, runs=tuple(runs))
+    risks = _risks(found)
+    return CellMeasures(
+        measures, "auc", 0.5, auc, 0.5, found.warnings, tuple(r.id for r in risks), tuple(runs),
+        tuple(auc_part(run.scores, run.is_member, run.units) for run in runs), risks, mean_roc(runs),
+    )  # fmt: skip
+
+
+def _risks(found: Measures) -> tuple[RecordRisk, ...]:
     listed = found.details.get("exposed", ())
-    exposed = tuple(str(one["id"]) for one in listed if isinstance(one, dict)) if isinstance(listed, tuple) else ()
-    return CellMeasures(measures, "auc", 0.5, auc, 0.5, found.warnings, exposed, tuple(runs))
+    if not isinstance(listed, tuple):
+        return ()
+    return tuple(
+        RecordRisk(id=str(one["id"]), excess=_number(one["excess"]), p=_number(one["p"]),
+                   models=int(_number(one["models_as_member"])))
+        for one in listed if isinstance(one, Mapping)
+    )  # fmt: skip
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else math.nan
 
 
 def _inversion(trained: Trained, trial: Trial, checkpoint: Checkpoint, level: float) -> CellMeasures:
@@ -80,7 +124,7 @@ def _inversion(trained: Trained, trial: Trial, checkpoint: Checkpoint, level: fl
     measures = dict(found.estimates)
     members = [is_member(job, run.ids) for (job, _), run in zip(trained.folders(trial.name), runs, strict=True)]
     measures["memorisation_excess"] = inversion_excess(runs, members, level)
-    return _against_baseline(measures, "content_f1", found.warnings)
+    return replace(_against_baseline(measures, "content_f1", found.warnings), parts=inversion_parts(runs))
 
 
 def _attribute(trained: Trained, trial: Trial, level: float) -> CellMeasures:
@@ -89,7 +133,7 @@ def _attribute(trained: Trained, trial: Trial, level: float) -> CellMeasures:
     measures = dict(found.estimates)
     members = [is_member(job, run.ids) for (job, _), run in zip(trained.folders(trial.name), runs, strict=True)]
     measures["memorisation_excess"] = attribute_excess(runs, members, level)
-    return _against_baseline(measures, "balanced_accuracy", found.warnings)
+    return replace(_against_baseline(measures, "balanced_accuracy", found.warnings), parts=attribute_parts(runs))
 
 
 def _against_baseline(measures: dict[str, Measured], headline: str, warnings: tuple[str, ...]) -> CellMeasures:
@@ -114,6 +158,10 @@ def with_limit(found: CellMeasures, comparisons: int) -> CellMeasures:
     if not isinstance(tested, Estimate):
         return found
     error = (tested.high - tested.low) / 2 / float(stats.norm.ppf(0.5 + tested.level / 2))
+    if found.headline == "auc":
+        # What counts is the error where there is nothing to find; near an AUC of 1 it is much smaller.
+        value = min(max(tested.value, 1e-3), 1 - 1e-3)
+        error *= 0.5 / math.sqrt(value * (1 - value))
     adjusted = float(stats.norm.ppf(1 - (1 - tested.level) / (2 * max(1, comparisons))))
     null = found.null if found.null is not None else found.tested_null
     limit = min(1.0, null + (adjusted + float(stats.norm.ppf(POWER))) * error)

@@ -32,6 +32,18 @@ def _membership(found: CellMeasures, value: Estimate, distinguishable: str) -> s
     return f"No difference from guessing was found after adjustment for all comparisons. {_power(found, 'an AUC')}"
 
 
+def _extraction(found: CellMeasures, value: Estimate, distinguishable: str) -> str:
+    median = found.measures.get("exposure_median")
+    bits = f" The median planted canary has an exposure of {median.value:.1f} bits (1 by chance)." if isinstance(
+        median, Estimate) else ""  # fmt: skip
+    if distinguishable == "yes" and value.value > 0.5:
+        return (
+            f"Shown one canary that was planted and one that was not, {ACCESS['extraction']} picks the right one in "
+            f"{_percent(value.value)} of cases; guessing gets 50 %.{bits}"
+        )
+    return _membership(found, value, distinguishable) + bits
+
+
 def _inversion(found: CellMeasures, value: Estimate, distinguishable: str) -> str:
     recall, base = found.measures.get("content_position_recall"), found.measures.get("baseline_content_position_recall")
     shares = ""
@@ -78,4 +90,4 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if 0.1 <= share <= 0.995 or share in (0.0, 1.0) else f"{100 * share:.1f} %"
 
 
-_SENTENCES = {"membership": _membership, "extraction": _membership, "inversion": _inversion, "attribute": _attribute}
+_SENTENCES = {"membership": _membership, "extraction": _extraction, "inversion": _inversion, "attribute": _attribute}

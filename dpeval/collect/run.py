@@ -6,20 +6,23 @@ import inspect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from dpeval.collect.audit_sets import AuditSet, blind_attackers
 from dpeval.collect.cells import cell_results, comparisons, measured_cells
 from dpeval.collect.claims import audits_of
 from dpeval.collect.controls import control_results
 from dpeval.collect.defenses import claims_of, defense_results, weakest
 from dpeval.collect.dominance import with_dominance
-from dpeval.collect.gather import Gathered, is_member
+from dpeval.collect.gather import Gathered
+from dpeval.collect.paired import paired_results
 from dpeval.collect.utility import majority_accuracy
 from dpeval.config import Experiment, Named
+from dpeval.data.canaries import canary_notes
 from dpeval.data.split import split_notes
 from dpeval.identity import canonical
 from dpeval.jobs import Job, JobReport, as_attack
 from dpeval.materials import Materials
 from dpeval.matrix import Plan
-from dpeval.measure.blind import Blind, BlindRun, measure_blind
+from dpeval.measure.blind import Blind
 from dpeval.models.checkpoint import Checkpoint
 from dpeval.results import (
     AttackSummary,
@@ -41,11 +44,13 @@ def collect(
     """The result of a run whose jobs are done."""
     gathered = Gathered(experiment, materials, plan, tuple(reports))
     alpha = 1 - experiment.report.level
-    blind = _blind(gathered)
+    blind = blind_attackers(gathered)
     measured = measured_cells(gathered, blind)
     controls = control_results(gathered, plan.cells, alpha)
     cells = cell_results(gathered, measured, controls, blind)
-    defenses = with_dominance(defense_results(gathered, audits_of(gathered, _claims(gathered), measured, alpha)), cells)
+    paired = paired_results(gathered, measured, cells, experiment.report.level)
+    audits = audits_of(gathered, _claims(gathered), measured, alpha)
+    defenses = with_dominance(defense_results(gathered, audits), cells, paired)
     return RunResult(
         name=experiment.name,
         status=_status(experiment, defenses, cells),
@@ -56,11 +61,12 @@ def collect(
         cells=tuple(cells),
         attacks=tuple(_attack(named) for named in experiment.attacks),
         controls=tuple(controls.found.values()),
-        blind=tuple(_blind_result(gathered, data, found) for data, found in blind.items()),
+        blind=tuple(_blind_result(gathered, one, found) for one, found in blind.items()),
         utility_baseline=_majorities(gathered),
         provenance=about,
         level=experiment.report.level,
         comparisons=comparisons(measured),
+        paired=paired,
     )
 
 
@@ -84,25 +90,10 @@ def _jobs(gathered: Gathered, data: int) -> dict[int, Job]:
     return {job.seed: job for job in gathered.plan.jobs if job.data == data and not job.control}
 
 
-def _blind(gathered: Gathered) -> dict[int, Blind]:
-    attacked = {cell.data for cell in gathered.plan.cells if cell.tap is None and cell.problem is None}
-    found = {}
-    for data in sorted(attacked):
-        runs = []
-        for job in _jobs(gathered, data).values():
-            audited = job.split.members + job.split.nonmembers
-            runs.append(
-                BlindRun(audited.ids, audited.texts, is_member(job, audited.ids), audited.labels, audited.groups)
-            )
-        if runs:
-            found[data] = measure_blind(runs, level=gathered.experiment.report.level)
-    return found
-
-
-def _blind_result(gathered: Gathered, data: int, found: Blind) -> BlindResult:
+def _blind_result(gathered: Gathered, one: AuditSet, found: Blind) -> BlindResult:
     reason = found.reason
     return BlindResult(
-        data=gathered.materials.data_names[data],
+        data=one.name(gathered.materials.data_names[one.data]),
         auc=found.auc,
         invalid=found.invalid,
         reading=f"{reason[0].upper()}{reason[1:]}.",
@@ -147,7 +138,7 @@ def _data(gathered: Gathered, number: int, dataset: Dataset) -> DataSummary:
         attribute_records=sum(a is not None for a in dataset.records.attributes),
         notes=(
             *dataset.notes,
-            *(split_notes(dataset, job.split) if job else ()),
+            *((*split_notes(dataset, job.split), *canary_notes(job.split)) if job else ()),
             *(note for note in truncated if isinstance(note, Note)),
         ),
     )

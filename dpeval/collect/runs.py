@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpeval.collect.gather import Trained, groups_of, is_member
-from dpeval.jobs import Job, Trial, candidates_of, as_attack, targets_of
+from dpeval.jobs import Job, Trial, as_attack, candidates_of, targets_of
 from dpeval.measure.attribute import AttributeRun
 from dpeval.measure.inversion import InversionRun
 from dpeval.measure.membership import MembershipRun

@@ -146,3 +146,10 @@ def _worst_class(runs: Sequence[AttributeRun], level: float) -> _Worst:
     worst = min(common, key=lambda v: float(np.mean([part.value for part in parts[v]])))
     widened = estimate(parts[worst], level=1 - (1 - level) / len(common))
     return _Worst(widened, worst)
+
+
+def headline_parts(runs: Sequence[AttributeRun]) -> tuple[Part, ...]:
+    """``balanced_accuracy`` of each run with the influence of each record, to compare pairs; empty for one class."""
+    if any(len(np.unique(run.truth)) < 2 for run in runs):
+        return ()
+    return tuple(_score(run, run.answers, "balanced_accuracy") for run in runs)

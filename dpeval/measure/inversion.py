@@ -153,3 +153,11 @@ def _part(tallies: Sequence[Tally], metric: str, units: tuple[str, ...]) -> Part
     if metric == "precision":
         return ratio_part(right, answered if sum(answered) else asked, units)
     return ratio_part([2 * r for r in right], [a + b for a, b in zip(answered, asked, strict=True)], units)
+
+
+def headline_parts(runs: Sequence[InversionRun]) -> tuple[Part, ...]:
+    """``content_f1`` of each run with the influence of each text, to compare pairs; empty where it is undefined."""
+    view = _VIEWS[1]
+    tallies = [view.tallies(run) for run in runs]
+    asked = all(any(tally.asked for tally in one) for one in tallies)
+    return tuple(_parts(tallies, "f1", runs)) if asked else ()

@@ -13,7 +13,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -134,3 +136,28 @@ def needed_nonmembers(fpr: float, alpha: float = 0.05) -> int:
 def enough_nonmembers(fpr: float, n: int) -> bool:
     """Whether ``n`` non-members can carry a statement about a false positive rate of ``fpr``."""
     return n >= needed_nonmembers(fpr)
+
+
+class _Scored(Protocol):
+    @property
+    def scores(self) -> Floats: ...
+
+    @property
+    def is_member(self) -> NDArray[np.bool_]: ...
+
+
+def mean_roc(runs: Sequence[_Scored], points: int = 41) -> tuple[tuple[float, float], ...]:
+    """(FPR, TPR) at FPRs from one false positive to 1, evenly spaced in their logarithm; TPR is the mean over the runs.
+
+    TPR is that of the last achievable point at or below each FPR, as everywhere; data for a figure on logarithmic axes.
+    """
+    least = min(int((~run.is_member).sum()) for run in runs)
+    rates = np.unique(np.append(np.logspace(-math.log10(least), 0.0, points), 1.0).clip(max=1.0))
+    curves = []
+    for run in runs:
+        falsely, truly, _ = roc_curve(run.is_member, run.scores, drop_intermediate=False)
+        # As counts, for the reason given in tpr_at_fpr.
+        n = int((~run.is_member).sum())
+        at = np.searchsorted(np.rint(falsely * n), np.floor(rates * n + 1e-9), side="right") - 1
+        curves.append(truly[at])
+    return tuple(zip(rates.tolist(), np.mean(curves, axis=0).tolist(), strict=True))

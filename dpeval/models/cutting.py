@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from dpeval.errors import ModelError
 from dpeval.models.families import BLOCK, INPUT, Sublayer
+from dpeval.models.joined import side_by_side, stacked_weight
 from dpeval.models.layout import Layout
 
 Forward: TypeAlias = Callable[..., Any]
@@ -116,6 +117,8 @@ def counting_calls(layout: Layout, reply: Reply) -> Iterator[None]:
 
 def stop_inside(block: nn.Module, sub: Sublayer, own: Forward, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run ``block`` up to the position and raise :class:`ReachedError` with its tensor."""
+    if sub.joined:
+        return _stop_at_maps([block.get_submodule(path) for path in sub.joined], own, args, kwargs)
     if sub.source == BLOCK:
         raise ReachedError(_first(_input(args, kwargs) if sub.before else own(*args, **kwargs)))
     shape = _input(args, kwargs).shape
@@ -137,6 +140,18 @@ def stop_inside(block: nn.Module, sub: Sublayer, own: Forward, args: tuple[Any, 
     raise ModelError(f"{sub.source} did not run in {type(block).__name__}")
 
 
+def _stop_at_maps(maps: list[nn.Module], own: Forward, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def reached(_module: nn.Module, given: tuple[Any, ...]) -> None:
+        raise ReachedError(side_by_side(maps, given[0]))
+
+    handles = [each.register_forward_pre_hook(reached) for each in maps]
+    try:
+        return own(*args, **kwargs)
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 def go_on_inside(
     block: nn.Module, path: str, sub: Sublayer, tensor: Tensor, answers: Mapping[str, Answer],
     own: Forward, args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -144,10 +159,13 @@ def go_on_inside(
     """The answer of ``block`` when the position holds ``tensor`` and its own input is not looked at."""
     if sub.given == (BLOCK,):
         return handed_on(path, tensor, answers, own, args, kwargs)
-    zeros = torch.zeros_like(tensor)
+    width = answers[path].width if path in answers else tensor.shape[-1]
+    zeros = tensor.new_zeros(*tensor.shape[:-1], width)
     said = {**dict.fromkeys(sub.idle, tensor), **dict.fromkeys(sub.silent, zeros), **dict.fromkeys(sub.given, tensor)}
     args, kwargs = _with_input(args, kwargs, said.pop(INPUT, tensor))
     with ExitStack() as stack:
+        if sub.joined:
+            _answer_in_parts(stack, [block.get_submodule(part) for part in sub.joined], tensor)
         for part, value in said.items():
             answer = answers.get(f"{path}.{part}")
             if answer is None and part in sub.idle:
@@ -158,10 +176,33 @@ def go_on_inside(
         return own(*args, **kwargs)
 
 
+def _answer_in_parts(stack: ExitStack, maps: list[nn.Module], tensor: Tensor) -> None:
+    """Each map answers with its own columns of ``tensor``, once."""
+    parts = tensor.split([stacked_weight([each]).shape[0] for each in maps], dim=-1)
+
+    def once(part: Tensor) -> Forward:
+        left = [part]
+
+        def forward(*_args: Any, **_kwargs: Any) -> Tensor:
+            if not left:
+                raise ModelError("one of the joined maps runs more than once in a layer; such maps cannot be tapped")
+            return left.pop()
+
+        return forward
+
+    for each, part in zip(maps, parts, strict=True):
+        stack.enter_context(answering(each, once(part)))
+
+
 def handed_on(
-    path: str, tensor: Tensor, answers: Mapping[str, Answer], own: Forward, args: tuple[Any, ...], kwargs: dict[str, Any]
+    path: str,
+    tensor: Tensor,
+    answers: Mapping[str, Answer],
+    own: Forward,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
-    """The answer of a block of which only ``tensor`` is wanted; it runs only where later ones need what else it says."""
+    """The answer of a block of which only ``tensor`` is wanted; it runs only where later ones need the rest of it."""
     answer = answers.get(path)
     if answer is None:
         raise ModelError(f"{path} gives no tensor, so that nothing can be put in its place")
@@ -184,7 +225,9 @@ def _input(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     return args[0] if args else next(iter(kwargs.values()))
 
 
-def _with_input(args: tuple[Any, ...], kwargs: dict[str, Any], tensor: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _with_input(
+    args: tuple[Any, ...], kwargs: dict[str, Any], tensor: Tensor
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if args:
         return (tensor, *args[1:]), kwargs
     return args, kwargs | {next(iter(kwargs)): tensor}

@@ -31,6 +31,13 @@ class Sublayer:
     given: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+    """Linear maps of one input whose outputs are tapped side by side, instead of ``source``."""
+
+
+def _with_maps(sublayers: dict[str, Sublayer], maps: tuple[str, ...]) -> dict[str, Sublayer]:
+    """Adds ``qkv``: the queries, keys and values of an attention, from which the block goes on without its input."""
+    return sublayers | ({"qkv": Sublayer(maps[0], silent=(INPUT,), joined=maps)} if maps else {})
 
 
 LAYER_OUTPUT = Sublayer(BLOCK, given=(BLOCK,))
@@ -57,7 +64,7 @@ class Family:
 
 def post_norm(
     stack: str, *, attention: tuple[str, ...], summed: str, norm_1: str, feed: tuple[str, ...], fed: str, norm_2: str,
-    marks: tuple[str, ...] = (), inner: str | None = None,
+    marks: tuple[str, ...] = (), inner: str | None = None, maps: tuple[str, ...] = (),
 ) -> Family:  # fmt: skip
     """Blocks that add, then normalise: norm_1(x + summed), norm_2(y + fed). ``attention`` and ``feed`` lead there."""
     early = (*attention, summed)
@@ -67,13 +74,13 @@ def post_norm(
         "ffn": Sublayer(fed, given=(fed,), silent=(norm_1,), idle=(*early, *feed)),
         "add_norm_2": LAYER_OUTPUT,
     }
-    return Family(stack, sublayers, (summed, norm_1, fed, norm_2, *marks), inner=inner)
+    return Family(stack, _with_maps(sublayers, maps), (summed, norm_1, fed, norm_2, *marks), inner=inner)
 
 
 def pre_norm(
     stack: str, *, summed: str, norm_2: str, fed: str, attention: tuple[str, ...] = (), feed: tuple[str, ...] = (),
     marks: tuple[str, ...] = (), lacks: tuple[str, ...] = (), beside: tuple[str, ...] = (),
-    settings: Mapping[str, bool] | None = None,
+    settings: Mapping[str, bool] | None = None, maps: tuple[str, ...] = (),
 ) -> Family:  # fmt: skip
     """Blocks that normalise, then add: y = x + summed, z = y + fed, where ``norm_2`` reads y.
 
@@ -85,9 +92,12 @@ def pre_norm(
         "ffn": Sublayer(fed, given=(fed,), silent=(INPUT, summed), idle=(*attention, *feed)),
         "add_norm_2": LAYER_OUTPUT,
     }
-    return Family(stack, sublayers, (summed, norm_2, fed, *marks), lacks, beside, settings=settings or {})
+    marks = (summed, norm_2, fed, *marks)
+    return Family(stack, _with_maps(sublayers, maps), marks, lacks, beside, settings=settings or {})
 
 
+_SELF = ("attention.self.query", "attention.self.key", "attention.self.value")
+_PROJECTED = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 BERT = post_norm(
     "encoder.layer",
     attention=("attention.self", "attention.output.dense"),
@@ -96,6 +106,7 @@ BERT = post_norm(
     feed=("intermediate",),
     fed="output.dense",
     norm_2="output.LayerNorm",
+    maps=_SELF,
 )
 FNET = post_norm(
     "encoder.layer",
@@ -115,6 +126,7 @@ MPNET = post_norm(
     fed="output.dense",
     norm_2="output.LayerNorm",
     marks=("attention.attn",),
+    maps=("attention.attn.q", "attention.attn.k", "attention.attn.v"),
 )
 DISTILBERT = post_norm(
     "transformer.layer",
@@ -124,6 +136,7 @@ DISTILBERT = post_norm(
     feed=(),
     fed="ffn",
     norm_2="output_layer_norm",
+    maps=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
 )
 ALBERT = post_norm(
     "encoder.albert_layer_groups",
@@ -134,6 +147,7 @@ ALBERT = post_norm(
     fed="ffn_output",
     norm_2="full_layer_layer_norm",
     inner="albert_layers",
+    maps=("attention.query", "attention.key", "attention.value"),
 )
 NOMIC = post_norm(
     "layers",
@@ -143,11 +157,12 @@ NOMIC = post_norm(
     feed=("mlp",),
     fed="post_mlp_dropout",
     norm_2="post_mlp_layernorm",
+    maps=_PROJECTED,
 )
 GPT1 = post_norm(
     "h", attention=(), summed="attn", norm_1="ln_1", feed=(), fed="mlp", norm_2="ln_2", marks=("attn.c_attn",)
 )
-GPT2 = pre_norm("h", summed="attn", norm_2="ln_2", fed="mlp", marks=("ln_1",), beside=("ln_f",))
+GPT2 = pre_norm("h", summed="attn", norm_2="ln_2", fed="mlp", marks=("ln_1",), beside=("ln_f",), maps=("attn.c_attn",))
 LLAMA = pre_norm(
     "layers",
     summed="self_attn",
@@ -156,6 +171,7 @@ LLAMA = pre_norm(
     marks=("input_layernorm",),
     lacks=("pre_feedforward_layernorm", "post_feedforward_layernorm"),
     settings={"use_parallel_residual": False},
+    maps=_PROJECTED,
 )
 SANDWICH = pre_norm(
     "layers",
@@ -165,6 +181,7 @@ SANDWICH = pre_norm(
     feed=("mlp",),
     fed="post_feedforward_layernorm",
     marks=("input_layernorm",),
+    maps=_PROJECTED,
 )
 NEOX = pre_norm(
     "layers",
@@ -173,6 +190,7 @@ NEOX = pre_norm(
     fed="mlp",
     marks=("input_layernorm",),
     settings={"use_parallel_residual": False},
+    maps=("attention.query_key_value",),
 )
 OPT = pre_norm(
     "decoder.layers",
@@ -182,6 +200,7 @@ OPT = pre_norm(
     feed=("fc1",),
     marks=("self_attn_layer_norm",),
     settings={"do_layer_norm_before": True},
+    maps=_PROJECTED,
 )
 BIOGPT = pre_norm(
     "layers",
@@ -190,6 +209,7 @@ BIOGPT = pre_norm(
     fed="fc2",
     feed=("fc1",),
     marks=("self_attn_layer_norm",),
+    maps=_PROJECTED,
 )
 BLOOM = pre_norm(
     "h",
@@ -198,8 +218,9 @@ BLOOM = pre_norm(
     fed="mlp.dense_4h_to_h",
     marks=("input_layernorm",),
     settings={"apply_residual_connection_post_layernorm": False},
+    maps=("self_attention.query_key_value",),
 )
-MODERNBERT = pre_norm("layers", summed="attn", norm_2="mlp_norm", fed="mlp", marks=("attn_norm",))
+MODERNBERT = pre_norm("layers", summed="attn", norm_2="mlp_norm", fed="mlp", marks=("attn_norm",), maps=("attn.Wqkv",))
 MEGATRON = pre_norm(
     "encoder.layer",
     attention=("attention.self", "attention.output.dense"),
@@ -208,6 +229,7 @@ MEGATRON = pre_norm(
     feed=("intermediate", "output.dense"),
     fed="output.dropout",
     marks=("attention.ln",),
+    maps=_SELF,
 )
 ROBERTA_XL = pre_norm(
     "encoder.layer",
@@ -217,6 +239,7 @@ ROBERTA_XL = pre_norm(
     feed=("intermediate",),
     fed="output.dense",
     lacks=("output.LayerNorm",),
+    maps=_SELF,
 )
 ROBERTA_PRE = pre_norm(
     "encoder.layer",
@@ -226,6 +249,7 @@ ROBERTA_PRE = pre_norm(
     feed=("output.dense",),
     fed="output.dropout",
     marks=("attention.LayerNorm", "intermediate.LayerNorm"),
+    maps=_SELF,
 )
 FAMILIES = (
     BERT, FNET, MPNET, DISTILBERT, ALBERT, NOMIC, GPT2, GPT1, SANDWICH, LLAMA, NEOX, OPT, BIOGPT, BLOOM, MODERNBERT,

@@ -1,7 +1,7 @@
 """Several linear maps of one input, tapped side by side: the queries, keys and values of an attention.
 
-The tapped tensor of ``encoder.I.qkv`` is (B, n, 3d). What follows gets its three parts and nothing of the input: the
-residual connection round the attention is dropped, as at ``encoder.I.mha``.
+The tapped tensor of ``encoder.I.qkv`` is (B, n, width of all three). What follows gets its parts and nothing of the
+input: the residual connection round the attention is dropped, as at ``encoder.I.mha``.
 
 >>> maps = [nn.Linear(2, 3), nn.Linear(2, 3)]
 >>> side_by_side(maps, torch.ones(1, 4, 2)).shape, stacked_weight(maps).shape
@@ -10,13 +10,10 @@ residual connection round the attention is dropped, as at ``encoder.I.mha``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-
-from dpeval.errors import ModelError
 
 
 def side_by_side(maps: Sequence[nn.Module], x: Tensor) -> Tensor:
@@ -37,37 +34,8 @@ def largest_singular_value(maps: Sequence[nn.Module]) -> float:
 
 
 def _weight(module: nn.Module) -> Tensor:
-    weight: Tensor = module.weight
+    weight = module.weight
+    if not isinstance(weight, Tensor):
+        raise TypeError(f"expected a linear map, got {type(module).__name__}")
     # transformers' Conv1D keeps its weight as (inputs, outputs).
     return weight if isinstance(module, nn.Linear) else weight.T
-
-
-@contextmanager
-def joint_edit(maps: Sequence[nn.Module], edit: Callable[[Tensor], Tensor]) -> Iterator[list[Tensor]]:
-    """For one pass, let ``maps`` give the parts of ``edit`` of their joined outputs, whichever runs first.
-
-    Yields a list that holds the edited tensor once one of them has run.
-    """
-    made: list[Tensor] = []
-    given: set[int] = set()
-    true = [each.forward for each in maps]
-    width = [_weight(each).shape[0] for each in maps]
-
-    def part(place: int) -> Callable[[Tensor], Tensor]:
-        def forward(x: Tensor) -> Tensor:
-            if place in given:
-                raise ModelError("one of the joined maps runs more than once in a pass; such maps cannot be tapped")
-            given.add(place)
-            if not made:
-                made.append(edit(torch.cat([each(x) for each in true], dim=-1)))
-            return made[0].split(width, dim=-1)[place]
-
-        return forward
-
-    try:
-        for place, each in enumerate(maps):
-            each.forward = part(place)
-        yield made
-    finally:
-        for each in maps:
-            each.__dict__.pop("forward", None)

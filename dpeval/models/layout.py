@@ -1,7 +1,8 @@
 """Where an encoder's positions are: which module's tensor is tapped, and what lies before it.
 
 Names follow Du et al. 2023 (DP-Forward, Figure 1): ``embedding``; ``encoder.I.mha``, ``encoder.I.add_norm_1``,
-``encoder.I.ffn``, ``encoder.I.add_norm_2`` for layer I from 0; ``output`` for the pooled vector. Where one layer's
+``encoder.I.ffn``, ``encoder.I.add_norm_2`` for layer I from 0; ``output`` for the pooled vector. ``encoder.I.qkv`` is
+queries, keys and values side by side, for noise at token level. Where one layer's
 modules serve for several layers, I counts the calls. Any other name is a module path inside the transformers model.
 
 >>> bool(_NAMED.fullmatch("encoder.11.add_norm_2")), bool(_NAMED.fullmatch("encoder.layer.11"))
@@ -20,7 +21,7 @@ from torch import nn
 from dpeval.errors import ModelError, near_miss
 from dpeval.models.families import FAMILIES, LAYER_INPUT, LAYER_OUTPUT, STACKS, SUBLAYERS, Family, Sublayer
 
-_NAMED = re.compile(r"encoder\.(\d+)\.(mha|add_norm_1|ffn|add_norm_2)")
+_NAMED = re.compile(r"encoder\.(\d+)\.(mha|add_norm_1|ffn|add_norm_2|qkv)")
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,13 @@ class TapPoint:
     layer: int | None = None
     """The call of a block that holds the position; -1 before the first, the number of calls after the last."""
     at: Sublayer | None = None
+    joined: tuple[str, ...] = ()
+    """Paths of the linear maps whose outputs are tapped side by side, from the model."""
 
     @property
     def drops_residual(self) -> bool:
         """Whether what follows goes without a sum that the whole model takes."""
-        return self.name.endswith((".mha", ".ffn"))
+        return self.at is not None and self.name.endswith((".mha", ".ffn", ".qkv"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +128,8 @@ class Layout:
     def _in_block(self, name: str, index: int, sub: Sublayer) -> TapPoint:
         if sub is LAYER_OUTPUT and index == 0 and self.convolution:
             return TapPoint(name, self.convolution, layer=0)
-        return TapPoint(name, None, layer=index, at=sub)
+        path = next(path for path, block in self.blocks.items() if block is self.layers[index])
+        return TapPoint(name, None, layer=index, at=sub, joined=tuple(f"{path}.{part}" for part in sub.joined))
 
     @property
     def convolution(self) -> str | None:
@@ -140,7 +144,9 @@ class Layout:
             return LAYER_OUTPUT
         if self.family is None or (index == 0 and self.convolution):
             return None
-        return self.family.sublayers.get(name)
+        found = self.family.sublayers.get(name)
+        missing = found is not None and any(_find(self.layers[index], part) is None for part in found.joined)
+        return None if missing else found
 
     def _embedding(self) -> str | None:
         """The module whose output is the embedding; without one it is what the first block is called with."""

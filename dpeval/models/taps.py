@@ -138,7 +138,9 @@ def _going_on(model: TextClassifier, layout: Layout, point: TapPoint, tensor: Te
 
     with ExitStack() as stack:
         for path in _unheard(layout, point, answers, tensor.shape[-1]):
-            stack.enter_context(answering(model.encoder.get_submodule(path), constant(answers[path].with_first(tensor))))
+            stack.enter_context(
+                answering(model.encoder.get_submodule(path), constant(answers[path].with_first(tensor)))
+            )
         if start or point.at is not None:
             stack.enter_context(counting_calls(layout, reply))
         if point.at is None:

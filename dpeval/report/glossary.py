@@ -74,6 +74,18 @@ MEASURES = (
         "Of the records called members at the frozen threshold, the share that are members, in a population in which "
         "the share named after @ was trained on ([report] prevalence; 10 % unless stated).",
     ),
+    Definition(
+        r"exposure median",
+        "Of the planted canaries, the median exposure: by how many halvings of the field it stands above the canaries "
+        "that were held out, log2(N) - log2(rank).",
+        1.0,
+        always=True,
+    ),
+    Definition(
+        r"exposure max",
+        "The largest exposure of a planted canary, at most log2(N); among many canaries one stands high by chance.",
+    ),
+    Definition(r"ranked first", "The share of planted canaries that score above every canary that was held out."),
     Definition(r"epsilon|ε", "A lower bound on ε that follows from how well the attack worked, whatever the claim."),
     Definition(
         r"worst class recall", "Of the records of the attribute value that fares worst, the share named rightly."

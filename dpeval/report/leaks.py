@@ -10,14 +10,17 @@ leaked under 1 of 1 attack: mia-threshold (auc 0.74 [0.70, 0.78] against 0.500 b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dpeval.report.layout import Block, Column, headline, ok, overlap, solid
 from dpeval.report.matrix import guess
 from dpeval.report.numbers import count, measured, number, plural
+from dpeval.report.pairs import Pairs, place
 from dpeval.report.power import would_have_detected
-from dpeval.results import CellResult
+from dpeval.results import CellResult, Status
 from dpeval.types import Estimate
+
+NONE = Pairs(())
 
 
 def defense_sentences(block: Block, label: str) -> tuple[str, ...]:
@@ -28,7 +31,8 @@ def defense_sentences(block: Block, label: str) -> tuple[str, ...]:
         return ("was met by no attack that gave a valid result.",)
     leaking = [c for c in cells if c.distinguishable == "yes" and not _below(c)]
     silent = [c for c in cells if c.distinguishable == "no"]
-    attacks, void = plural(len(cells), "attack"), len(planned) - len(cells)
+    void = sum(c.status not in (Status.OK, Status.UNFIT) for c in planned)
+    attacks = plural(len(cells), "attack")
     more = f" ({count(void)} more gave no valid result)" if void else ""
     first = f"{_finding(len(leaking), len(silent))} of {attacks}{more}"
     rest = (
@@ -48,16 +52,34 @@ def _finding(leaking: int, silent: int) -> str:
     return f"showed no leak under {silent}" if silent else "has a decided result under none"
 
 
-def comparison(block: Block, column: Column) -> str | None:
-    """Who leaked most under one attack and who cannot be told apart; ``None`` where fewer than two can be compared."""
+def comparison(block: Block, column: Column, pairs: Pairs = NONE) -> str | None:
+    """Who leaked most under one attack and who cannot be told apart; ``None`` where fewer than two can be compared.
+
+    Told apart by the paired comparison; where a run has none, by intervals that do not overlap.
+    """
     known = [(c.defense, value) for c in block.column(column) if (value := solid(c)) is not None]
     if len(known) < 2:
         return None
+    measure = next(c.headline for c in block.column(column) if c.headline)
+    start = f"{measure}, random guess {guess(block, column)}."
+    return f"{start} {_ranked(dict(known), pairs)}" if pairs else _overlapping(start, known)
+
+
+def _ranked(values: Mapping[str, Estimate], pairs: Pairs) -> str:
+    ranks = pairs.ranks([(name, value.value) for name, value in values.items()])
+    if all((r.first, r.last) == (1, len(ranks)) for r in ranks):
+        return (
+            f"No two were told apart (paired by seed and record): {_values([(r.name, values[r.name]) for r in ranks])}."
+        )
+    shown = "; ".join(f"{place(r)} {r.name} {measured(values[r.name])}" for r in ranks)
+    return f"From the largest down, = for places shared by those who were not told apart (paired): {shown}."
+
+
+def _overlapping(start: str, known: Sequence[tuple[str, Estimate]]) -> str:
     top_name, top = max(known, key=lambda pair: pair[1].value)
     tied = [pair for pair in known if pair[0] != top_name and overlap(pair[1], top)]
     below = [pair for pair in known if not overlap(pair[1], top)]
-    measure = next(c.headline for c in block.column(column) if c.headline)
-    start = f"{measure}, random guess {guess(block, column)}. Largest: {top_name} {measured(top)}."
+    start = f"{start} Largest: {top_name} {measured(top)}."
     if not below:
         return f"{start} No other was shown to differ from it: all intervals overlap with its own."
     ties = f" Not shown to differ from it (intervals overlap): {_values(tied)}." if tied else ""

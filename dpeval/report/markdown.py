@@ -1,6 +1,6 @@
 """One markdown file that says what a run found; it renders on a code host and needs no other file.
 
-Order: the summary first, then the matrix, the claims, the detail by attack goal, the defenses, the controls, the
+Order: the summary first, then the matrix, the defenses compared, the claims, the detail by attack goal, the defenses, the controls, the
 inputs, a glossary, and what made the run.
 
 >>> from dpeval.report.example import tiny_run
@@ -10,7 +10,7 @@ inputs, a glossary, and what made the run.
 
 from __future__ import annotations
 
-from dpeval.report import attacks, controls, defenses, glossary, inputs, matrix, provenance, summary
+from dpeval.report import attacks, compared, controls, defenses, glossary, inputs, matrix, provenance, summary
 from dpeval.report.cells import prose
 from dpeval.report.marks import watermark
 from dpeval.results import RunResult
@@ -22,6 +22,7 @@ def render_markdown(result: RunResult) -> str:
         *title(result),
         *summary.section(result),
         *matrix.section(result),
+        *compared.section(result),
         *defenses.claims_section(result),
         *attacks.sections(result),
         *defenses.detail_section(result),

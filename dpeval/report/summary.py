@@ -2,7 +2,7 @@
 
 >>> from dpeval.report.example import tiny_run
 >>> overview(tiny_run())
-'1 defense and 1 cell (one attack on one defense each): 1 differ from guessing.'
+'1 defense and 1 cell (one attack on one defense each): 1 differs from guessing.'
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from dpeval.report.layout import Block, block_name, blocks, ok
 from dpeval.report.leaks import comparison, defense_sentences
 from dpeval.report.marks import stamp
 from dpeval.report.numbers import guarantee, lower_bound, percent, plural
+from dpeval.report.pairs import pairs_of
 from dpeval.report.sizes import size_sentences
 from dpeval.report.trade import baseline_sentence, dominated_sentences, utility_sentence
 from dpeval.report.void import voids
-from dpeval.results import DefenseResult, Ruling, RunResult, Verdict
+from dpeval.results import DefenseResult, Ruling, RunResult, Status, Verdict
 from dpeval.types import Claim
 
 FOUND = {
-    "yes": "differ from guessing",
-    "no": "show no difference, each at its power",
-    "insufficient": "are undecided for want of data",
+    "yes": ("differs from guessing", "differ from guessing"),
+    "no": ("shows no difference at its power", "show no difference, each at its power"),
+    "insufficient": ("is undecided for want of data", "are undecided for want of data"),
 }
 REASON = 300
 """Characters of a reason in the summary; the detail has all of it."""
@@ -36,7 +37,7 @@ def section(result: RunResult) -> list[str]:
         *_part("What leaked", [line for b in blocks(result) for line in _leaks(result, b)]),
         *_part("Defenses compared under each attack", [line for b in blocks(result) for line in _compared(result, b)]),
         *_part("What means nothing here, and why", _void(result)),
-        *_part("Utility and cost", [line for b in blocks(result) for line in _utility(result, b)]),
+        *_part("Utility and cost", [*_baselines(result), *(x for b in blocks(result) for x in _utility(result, b))]),
         *_part("What these sizes can and cannot show", [f"- {prose(s)}" for s in size_sentences(result)]),
     ]
 
@@ -44,9 +45,11 @@ def section(result: RunResult) -> list[str]:
 def overview(result: RunResult) -> str:
     """The run in one sentence: how many cells there are, and what became of them."""
     valid = ok(result.cells)
+    unfit = sum(c.status is Status.UNFIT for c in result.cells)
     ended = [(sum(c.distinguishable == d for c in valid), words) for d, words in FOUND.items()]
-    ended += [(len(result.cells) - len(valid), "gave no valid result")]
-    counts = ", ".join(f"{n} {words}" for n, words in ended if n)
+    ended += [(len(result.cells) - len(valid) - unfit, ("gave no valid result",) * 2)]
+    ended += [(unfit, ("makes no sense and was not run", "make no sense and were not run"))]
+    counts = ", ".join(f"{n} {words[n != 1]}" for n, words in ended if n)
     cells = plural(len(result.cells), "cell")
     sizes = f"{plural(len(result.defenses), 'defense')} and {cells} (one attack on one defense each)"
     return f"{sizes}: {counts}." if counts else f"{sizes}."
@@ -106,7 +109,7 @@ def _leaks(result: RunResult, block: Block) -> list[str]:
 
 
 def _compared(result: RunResult, block: Block) -> list[str]:
-    pairs = [(column.label, comparison(block, column)) for column in block.columns]
+    pairs = [(column.label, comparison(block, column, pairs_of(result, block, column))) for column in block.columns]
     return [f"- **{prose(label)}**{_where(result, block)}: {prose(said)}" for label, said in pairs if said]
 
 
@@ -118,10 +121,14 @@ def _void(result: RunResult) -> list[str]:
     return out or [f"- Nothing: {plural(len(result.cells), 'cell')}, all in order."]
 
 
+def _baselines(result: RunResult) -> list[str]:
+    """Once for each data set, however many models were tried on it."""
+    said = dict.fromkeys(baseline_sentence(result, block) for block in blocks(result))
+    return [f"- {prose(line)}" for line in said if line]
+
+
 def _utility(result: RunResult, block: Block) -> list[str]:
-    baseline = baseline_sentence(result, block)
     return [
-        *([f"- {prose(baseline)}"] if baseline else []),
         *(
             f"- **{prose(d.label)}**{_where(result, block)}: {prose(utility_sentence(result, block, d))}"
             for d in block.defenses

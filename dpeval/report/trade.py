@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dpeval.report.layout import Block, overlap
 from dpeval.report.numbers import measured, memory_of, number, seconds_of
+from dpeval.report.pairs import pairs_of
 from dpeval.results import DefenseResult, RunResult, Status
 from dpeval.types import Estimate, Undefined
 
@@ -31,7 +32,10 @@ def utility_sentence(result: RunResult, block: Block, defense: DefenseResult) ->
         return f"not trained ({defense.status})."
     if isinstance(defense.utility, Undefined):
         return f"accuracy {measured(defense.utility)}."
-    parts = [_against_majority(defense.utility, result.utility_baseline.get(block.data)), _against_none(block, defense)]
+    parts = [
+        _against_majority(defense.utility, result.utility_baseline.get(block.data)),
+        _against_none(result, block, defense),
+    ]
     cost = f"training took {seconds_of(defense.cost)} and {memory_of(defense.cost)}" if defense.cost else ""
     shown = f"accuracy {measured(defense.utility, result.utility_baseline.get(block.data))}"
     return "; ".join(p for p in (shown, *parts, cost) if p) + "."
@@ -61,12 +65,19 @@ def _against_majority(utility: Estimate, majority: float | None) -> str:
     return "not shown to differ from the majority answer, so nothing shows that it learnt the task"
 
 
-def _against_none(block: Block, defense: DefenseResult) -> str:
+def _against_none(result: RunResult, block: Block, defense: DefenseResult) -> str:
     plain = block.undefended
     if plain is None or plain.label == defense.label or not isinstance(defense.utility, Estimate):
         return ""
-    other = plain.utility
-    if not isinstance(other, Estimate) or overlap(defense.utility, other):
-        return f"not shown to differ from {plain.label} (intervals overlap)"
-    side = "above" if defense.utility.low > other.high else "below"
-    return f"{side} {plain.label} (intervals do not overlap)"
+    other, pairs = plain.utility, pairs_of(result, block, None)
+    if pairs.result(defense.label, plain.label) is not None:
+        found, apart, how = pairs.of(defense.label, plain.label), pairs.told_apart(defense.label, plain.label), "paired"
+        higher = isinstance(found, Estimate) and found.value > 0
+    elif isinstance(other, Estimate):
+        apart, higher = not overlap(defense.utility, other), defense.utility.low > other.high
+        how = "intervals do not overlap" if apart else "intervals overlap"
+    else:
+        apart, higher, how = False, False, "no accuracy"
+    if not apart:
+        return f"not shown to differ from {plain.label} ({how})"
+    return f"{'above' if higher else 'below'} {plain.label} ({how})"

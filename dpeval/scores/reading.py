@@ -16,6 +16,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +142,7 @@ def _npz(raw: bytes, name: str) -> Table:
     try:
         with np.load(io.BytesIO(raw), allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{name} is not a readable .npz file of plain arrays: {error}") from error
     for key, array in arrays.items():
         if array.ndim != 1:
@@ -210,9 +211,7 @@ def _member(cell: object) -> bool:
     if word in NO:
         return False
     shown = "nothing" if not word or word == "nan" else repr(cell)
-    raise ValueError(
-        f"expected whether the record is a member (1 or 0, true or false, member or non-member), got {shown}"
-    )
+    raise ValueError(f"expected 1 or 0, true or false, member or non-member, got {shown}")
 
 
 def _key(cell: object) -> str:

@@ -45,9 +45,9 @@ class AttackSubject:
             self.result = self.run(self.candidates)
 
     def _shelf(self) -> Shelf:
-        """A few shadow releases on halves of the candidates, trained for a moment; none unless the attack wants them."""
-        candidates = self.candidates
-        law = halves_of(Split(candidates.take(range(10)), candidates.take(range(10, 20)), *[candidates.take([0])] * 2))
+        """A few shadow releases, trained for a moment on halves of the candidates, if the attack wants any."""
+        nobody = self.candidates.take([])
+        law = halves_of(Split(self.candidates, nobody, nobody, nobody))
         number = range(min(self.attack.shadows, CONTROL_SHADOWS))
         trained = [shadow_split(law, i).trained for i in number]
         defense = OverfitControl(epochs=1, learning_rates=(1e-3,))

@@ -84,7 +84,8 @@ def features(log_probs: Floats, labels: Ints) -> Floats:
     signals = [signal_values(name, log_probs, labels) for name in READ]
     ordered = -np.sort(-np.maximum(log_probs, FLOOR), axis=1)[:, :CLASSES_SHOWN]
     right = (log_probs.argmax(axis=1) == labels).astype(np.float64)
-    return np.clip(np.column_stack([ordered, *signals, right]), -LARGEST, LARGEST)
+    out: Floats = np.clip(np.column_stack([ordered, *signals, right]), -LARGEST, LARGEST)
+    return out
 
 
 def above_others(shadows: Floats, target: Floats, inside: NDArray[np.bool_]) -> tuple[Floats, Floats]:

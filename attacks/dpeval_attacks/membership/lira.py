@@ -7,7 +7,7 @@
 >>> member = rng.random(400) < 0.5
 >>> target = hardness + 2 * member + rng.normal(size=400)
 >>> found = likelihood_ratio(target, answers, inside)
->>> bool(found[member].mean() > 2 > 0 > found[~member].mean())
+>>> bool(found[member].mean() > 1 > -1 > found[~member].mean())
 True
 """
 

@@ -1,4 +1,4 @@
-"""``dpeval.audit_scores``: the measures of a run for scores made elsewhere, against scikit-learn, scipy and hand counts."""
+"""``dpeval.audit_scores``: the measures of a run for scores made elsewhere, against scikit-learn and hand counts."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .checks import ClippingError, MixedExamplesError
-from .trial import ROWS, Axes, Key, Shapes, Trial, Uses, devices, kept
+from .trial import Axes, Key, Shapes, Trial, Uses, devices, kept
 
 if TYPE_CHECKING:
     from .tape import Tape
@@ -130,7 +130,7 @@ class Layout:
         if self.failure is not None and not tensor.requires_grad:
             raise ClippingError(
                 f"{where}: whether a tensor of shape {tuple(tensor.shape)} holds examples is unknown: a trial run of "
-                f"the model with {ROWS[0]} or {ROWS[1]} rows of the input failed: {self.failure}"
+                f"the model with another number of rows failed: {self.failure}"
             ) from self.failure
 
     def axes_of(self, parameter: Any, position: int) -> set[int | None]:

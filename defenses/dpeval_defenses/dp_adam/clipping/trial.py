@@ -1,12 +1,12 @@
 """Trial runs of a model on a few rows: what each operation on a parameter met, and whether rows stay apart.
 
-Rows of the batch at hand are run without gradients, and what the runs change is put back. One row two and three times
-over shows which sizes follow the number of rows; another row in the place of one of three shows which values follow
+Rows of the batch at hand are run without gradients, and what the runs change is put back. One row several times
+over shows which sizes follow the number of rows; another row in the place of one of them shows which values follow
 which row. A parameter that meets a value in which other rows change as well is used by a model that mixes its examples, or
 puts them into another order: no gradient there belongs to one example.
 
->>> followed((2, 7), (3, 7)), followed((14, 4), (21, 4)), followed((7, 2), (7, 3)), followed((7, 7), (7, 7))
-(0, 0, 1, None)
+>>> [followed(a, b, rows=(2, 3)) for a, b in [((2, 7), (3, 7)), ((14, 4), (21, 4)), ((7, 2), (7, 3)), ((7,), (7,))]]
+[0, 0, 1, None]
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_unflatten
 if TYPE_CHECKING:
     from .tape import Tape
 
-ROWS = (2, 3)
+COUNTS = (5, 7, 11, 13, 17, 19, 23, 29, 31)
+"""Numbers of rows that are tried: the first two that are no size of the arguments or of the parameters."""
 UNCLEAR = -1
 """The axis of a tensor in which several sizes follow the rows, or one does so unevenly."""
 TRIED = 3
@@ -35,12 +36,12 @@ Shapes: TypeAlias = list[tuple[int, ...]]
 Uses: TypeAlias = dict[Key, tuple[Axes, Axes]]
 
 
-def followed(two: Sequence[int], three: Sequence[int]) -> int | None:
-    """The axis whose size follows the number of rows, from a tensor's shapes for 2 and 3 rows; None if none does."""
-    if len(two) != len(three):
+def followed(few: Sequence[int], more: Sequence[int], rows: tuple[int, int]) -> int | None:
+    """The axis whose size follows the number of rows, from a tensor's shapes for two such ``rows``; None if none does."""
+    if len(few) != len(more):
         return UNCLEAR
-    axes = [i for i, (a, b) in enumerate(zip(two, three, strict=True)) if a != b]
-    if len(axes) == 1 and two[axes[0]] * ROWS[1] == three[axes[0]] * ROWS[0]:
+    axes = [i for i, (a, b) in enumerate(zip(few, more, strict=True)) if a != b]
+    if len(axes) == 1 and few[axes[0]] * rows[1] == more[axes[0]] * rows[0]:
         return axes[0]
     return UNCLEAR if axes else None
 
@@ -64,7 +65,7 @@ class Probe:
             self.places[key], self.names[key] = tape.where(), getattr(func, "__name__", "")
             inputs = self._axes[key][0]
             pairs = zip(operands, inputs, strict=True) if len(operands) == len(inputs) else ()
-            self.marks[key] = [None if tape.tracks(o) or a == UNCLEAR else marked(o, a) for o, a in pairs]
+            self.marks[key] = [None if tape.tracks(o) or a == UNCLEAR else marked(o, a, self.rows) for o, a in pairs]
         with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - torch's own way out of a subclass
             out = func(*args, **kwargs)
         results = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
@@ -76,15 +77,15 @@ class Probe:
 
 
 @torch.no_grad()
-def marked(tensor: Tensor, axis: int | None) -> Tensor | None:
-    """A mark of each row's values, (rows, 3), for rows along ``axis``; of all values for None.
+def marked(tensor: Tensor, axis: int | None, count: int) -> Tensor | None:
+    """A mark of the values of each of ``count`` rows along ``axis``, (count, 3); of all values for None, (1, 3).
 
     None where rows do not stand evenly along the axis.
     """
     with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001
-        if axis is not None and (axis >= tensor.ndim or tensor.shape[axis] % ROWS[1]):
+        if axis is not None and (axis >= tensor.ndim or tensor.shape[axis] % count):
             return None
-        rows = tensor.reshape(1, -1) if axis is None else tensor.movedim(axis, 0).reshape(ROWS[1], -1)
+        rows = tensor.reshape(1, -1) if axis is None else tensor.movedim(axis, 0).reshape(count, -1)
         values = rows.double().nan_to_num()
         ramp = torch.linspace(0.5, 1.5, values.shape[1], dtype=torch.float64, device=values.device)
         return torch.stack([values.sum(1), values @ ramp, values.abs().sum(1)], 1)
@@ -95,15 +96,18 @@ class Trial:
 
     def __init__(self, tape: Tape, module: nn.Module, leaves: list[Any], spec: Any, leading: frozenset[int]) -> None:
         self.tape, self.module, self.leaves, self.spec, self.leading = tape, module, leaves, spec, leading
+        self.counts = _counts(module, leaves)
 
     def uses(self) -> Uses:
         """For each use of a parameter, the axes of examples in its operands and results, where they are known."""
-        two, three = (self._run([0] * count).shapes for count in ROWS)
+        few, more = (self._run([0] * count).shapes for count in self.counts)
         uses: Uses = {}
-        for key in two.keys() & three.keys():
-            pairs = list(zip(two[key], three[key], strict=True))
+        for key in few.keys() & more.keys():
+            pairs = list(zip(few[key], more[key], strict=True))
             if all(len(a) == len(b) for a, b in pairs):
-                inputs, outputs = (tuple(followed(x, y) for x, y in zip(a, b, strict=True)) for a, b in pairs)
+                inputs, outputs = (
+                    tuple(followed(x, y, self.counts) for x, y in zip(*pair, strict=True)) for pair in pairs
+                )
                 uses[key] = inputs, outputs
         return uses
 
@@ -112,11 +116,12 @@ class Trial:
         others = self._others()
         if not others:
             return None
-        base, tolerance = self._run([0, 0, 0], uses), self._tolerance()
-        for place in range(ROWS[1]):
-            rows = [0, 0, 0]
-            rows[place] = others[place % len(others)]
-            changed, same = self._run(rows, uses), [k for k in range(ROWS[1]) if k != place]
+        count, tolerance = self.counts[0], self._tolerance()
+        base = self._run([0] * count, uses)
+        for k, place in enumerate((count // 2, 0, count - 1)):
+            rows = [0] * count
+            rows[place] = others[k % len(others)]
+            changed, same = self._run(rows, uses), [i for i in range(count) if i != place]
             for key, marks in base.marks.items():
                 if changed.names.get(key) == base.names[key]:
                     pairs = zip(marks, changed.marks[key], strict=False)
@@ -158,9 +163,18 @@ def _differs(base: Tensor | None, changed: Tensor | None, same: list[int], toler
     """Whether one of the rows that stayed the ``same`` has changed; for values without rows, whether anything has."""
     if base is None or changed is None:
         return (base is None) != (changed is None)
-    rows = same if len(base) == ROWS[1] else [0]
+    rows = same if len(base) > 1 else [0]
     sums = torch.maximum(base[rows, 2:], changed[rows, 2:])
     return bool(((base[rows] - changed[rows]).abs() > tolerance * sums).any())
+
+
+def _counts(module: nn.Module, leaves: list[Any]) -> tuple[int, int]:
+    """Two numbers of rows that stand out: no size of an argument or parameter is one of them, or next to it."""
+    shapes = [t.shape for t in (*leaves, *module.parameters()) if isinstance(t, Tensor)]
+    taken = {size + near for shape in shapes for size in shape for near in (-1, 0, 1)}
+    free = [count for count in COUNTS if count not in taken]
+    few, more = (*free, *COUNTS)[:2]
+    return few, more
 
 
 def _unlike(leading: list[Tensor], one: int, other: int) -> bool:

@@ -76,7 +76,9 @@ def verify(engine: Engine, batch: Any, loss: Loss, bound: float, examples: int, 
             chosen = sorted({round(k * (probe.rows - 1) / max(1, examples - 1)) for k in range(examples)})
             found = [probe.example(i) for i in chosen[: probe.rows]]
     except MixedExamplesError as error:
-        raise VerificationError(f"the loss of an example depends on the other examples of the batch: {error}") from error
+        raise VerificationError(
+            f"the loss of an example depends on the other examples of the batch: {error}"
+        ) from error
     norm, share, coupling, size = (max(column) for column in zip(*found, strict=True))
     result = Verification(len(found), norm, share, coupling, size / bound)
     _raise_for(result, tolerance)

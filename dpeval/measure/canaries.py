@@ -1,0 +1,110 @@
+"""Exposure: how far up a planted canary stands among those that were held out, in bits.
+
+>>> import numpy as np
+>>> exposures(np.array([9.0, 1.5]), np.array([0.0, 1.0, 2.0])).round(3).tolist()
+[2.0, 1.0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from dpeval.measure.audit import audit_one_run
+from dpeval.measure.epsilon import EpsilonBound
+from dpeval.measure.membership import MembershipRun
+from dpeval.types import Estimate, Floats, Measured, Undefined
+
+DELTA = 1e-5
+"""The δ of the lower bound on ε that stands in a cell; that of a claim is used where a claim is judged."""
+NULL_BITS = 1.0
+"""The exposure that half of all canaries exceed when the model remembers none."""
+
+
+def exposures(planted: Floats, withheld: Floats) -> Floats:
+    """``log2(N) - log2(rank)`` of each planted canary among itself and the N - 1 withheld ones, shape ``(planted,)``.
+
+    Exact ranking (Carlini et al. 2019, §4.2); a tie counts as half a place. From 0 bits (the last) to log2(N).
+    """
+    ordered = np.sort(withheld)
+    above = len(ordered) - np.searchsorted(ordered, planted, side="right")
+    level = len(ordered) - np.searchsorted(ordered, planted, side="left")
+    rank = 1 + (above + level) / 2
+    bits: Floats = np.log2(len(ordered) + 1) - np.log2(rank)
+    return bits
+
+
+def measure_canaries(
+    runs: Sequence[MembershipRun], *, level: float = 0.95, resamples: int = 1000, salt: int = 0
+) -> dict[str, Measured]:
+    """Median and largest exposure over the canaries of all runs, the share found first, and a lower bound on ε.
+
+    The interval of the median resamples canaries, planted and withheld, each with all its runs. That of the largest
+    follows from the share of canaries that score above it (Clopper and Pearson), at a level shared by all planted ones,
+    because it was picked as the largest; its upper end is infinite where no withheld canary scores as high.
+    """
+    names = ("exposure_median", "exposure_max", "ranked_first", "epsilon_one_run")
+    if any(run.is_member.all() or not run.is_member.any() for run in runs):
+        return dict.fromkeys(names, Undefined("undefined (one class): no canary was planted, or none was held out"))
+    bits = [exposures(run.scores[run.is_member], run.scores[~run.is_member]) for run in runs]
+    n = min(len(one) for one in bits)
+    median = float(np.median(np.concatenate(bits)))
+    drawn = _medians(runs, resamples, np.random.default_rng([salt, len(runs)]))
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    spread = Estimate(median, min(median, float(low)), max(median, float(high)), n, level, len(runs))
+    return dict(
+        zip(names, (spread, _largest(runs, bits, level), _first(runs, bits, level), _epsilon(runs, level)), strict=True)
+    )
+
+
+def _medians(runs: Sequence[MembershipRun], resamples: int, rng: np.random.Generator) -> Floats:
+    """The median exposure of resampled canaries, shape ``(resamples,)``."""
+    names, codes = np.unique(np.concatenate([np.asarray(run.ids) for run in runs]), return_inverse=True)
+    bounds = np.cumsum([0, *(len(run.ids) for run in runs)])
+    found = []
+    for _ in range(resamples):
+        weights = np.bincount(rng.integers(len(names), size=len(names)), minlength=len(names))
+        drawn = [
+            np.repeat(np.arange(len(run.ids)), weights[codes[a:b]])
+            for run, a, b in zip(runs, bounds[:-1], bounds[1:], strict=True)
+        ]
+        bits = [
+            exposures(run.scores[at][run.is_member[at]], run.scores[at][~run.is_member[at]])
+            for run, at in zip(runs, drawn, strict=True)
+            if 0 < run.is_member[at].sum() < len(at)
+        ]
+        if bits:
+            found.append(float(np.median(np.concatenate(bits))))
+    return np.array(found)
+
+
+def _largest(runs: Sequence[MembershipRun], bits: Sequence[Floats], level: float) -> Estimate:
+    where = int(np.argmax([one.max() for one in bits]))
+    run, value = runs[where], float(bits[where].max())
+    withheld = run.scores[~run.is_member]
+    top = float(run.scores[run.is_member].max())
+    above, n = int((withheld >= top).sum()), len(withheld)
+    tail = (1 - level) / 2 / sum(len(one) for one in bits)
+    most = float(stats.beta.ppf(1 - tail, above + 1, n - above)) if above < n else 1.0
+    least = float(stats.beta.ppf(tail, above, n - above + 1)) if above else 0.0
+    low, high = -np.log2(most), -np.log2(least) if least > 0 else np.inf
+    return Estimate(value, min(value, float(low)), max(value, float(high)), n, level, len(runs))
+
+
+def _first(runs: Sequence[MembershipRun], bits: Sequence[Floats], level: float) -> Estimate:
+    """The share of planted canaries that score above every withheld one, with Wilson's interval."""
+    ahead = sum(int((run.scores[run.is_member] > run.scores[~run.is_member].max()).sum()) for run in runs)
+    n = sum(len(one) for one in bits)
+    interval = stats.binomtest(ahead, n).proportion_ci(confidence_level=level, method="wilson")
+    share = ahead / n
+    low, high = min(share, float(interval.low)), max(share, float(interval.high))
+    return Estimate(share, low, high, n, level, len(runs))
+
+
+def _epsilon(runs: Sequence[MembershipRun], level: float) -> Measured:
+    bound = audit_one_run(runs, independent_coins=True, delta=DELTA, alpha=1 - level)
+    if not isinstance(bound, EpsilonBound):
+        return bound
+    return Estimate(bound.epsilon, bound.epsilon, float("inf"), min(len(r.ids) for r in runs), level, len(runs))
