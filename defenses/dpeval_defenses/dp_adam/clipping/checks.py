@@ -49,8 +49,6 @@ def _reasons(module: nn.Module) -> Iterator[str]:
         return
     if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
         yield from _table_reasons(module)
-    if isinstance(module, nn.RNNBase):
-        yield "its fused kernel gives no per-example gradients of its weights; freeze it or write it as Linear layers"
 
 
 def _table_reasons(module: nn.Embedding | nn.EmbeddingBag) -> Iterator[str]:

@@ -135,7 +135,7 @@ class Mixture:
         return self.leaves[0]
 
     def _mapped(self, axes: dict[int, int]) -> Any:
-        """The operation once for each example, by torch.func.vmap; examples' arguments are batches of one."""
+        """The operation once for each example, whose arguments are batches of one."""
         inputs = [self._one_each(i, axes) if i in axes else leaf.hidden if isinstance(leaf, Shared) else leaf
                   for i, leaf in enumerate(self.leaves)]  # fmt: skip
         mapped = [*self.shared, *axes]
@@ -150,13 +150,11 @@ class Mixture:
             return tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
 
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "There is a performance drop")
-                results = torch.vmap(one, randomness="different" if axes else "same")(*(inputs[i] for i in mapped))
+            results = over_examples(one, [inputs[i] for i in mapped], "different" if axes else "same")
         except (RuntimeError, ValueError, NotImplementedError) as error:
             raise ClippingError(
-                f"{self.tape.where()}: there is no rule for {self.name} on a parameter, and torch.func.vmap cannot map "
-                f"it over the examples: {error}"
+                f"{self.tape.where()}: there is no rule for {self.name} on a parameter, and it cannot be done for each "
+                f"example apart: {error}"
             ) from error
         outputs = iter([self._placed(r, k, mixed=bool(axes)) for k, r in enumerate(results)])
         spec, leaves = specs[0]
@@ -174,6 +172,17 @@ class Mixture:
         if axis is None or axis < 0 or result.ndim <= axis + 1:
             raise unclear(self.tape.where(), result, self.batch)
         return result.movedim(axis + 1, 1).flatten(0, 1).movedim(0, axis)
+
+
+def over_examples(one: Callable[..., tuple[Tensor, ...]], inputs: list[Tensor], randomness: str) -> list[Tensor]:
+    """``one`` on each example's part of ``inputs`` (B, …), by torch.func.vmap, or in turn where that has no rule."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop")
+            return list(torch.vmap(one, randomness=randomness)(*inputs))
+    except (RuntimeError, NotImplementedError):
+        apart = [one(*parts) for parts in zip(*(tensor.unbind(0) for tensor in inputs), strict=True)]
+        return [torch.stack(results) for results in zip(*apart, strict=True)]
 
 
 def repeated(inner: Tensor, visible: tuple[int, ...], body: tuple[int, ...]) -> Tensor:
