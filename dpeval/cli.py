@@ -83,16 +83,21 @@ def plan(matrix: Matrix, out: Out = None, limit: Limit = None, plugin: Plugins =
 @app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="run folders, or their run.json", show_default=False)],
-    form: Annotated[str, typer.Option("--format", help="markdown or json")] = "markdown",
+    form: Annotated[
+        str, typer.Option("--format", help="markdown, html, json, csv, latex, or roc (curve data as csv)")
+    ] = "markdown",
     out: Annotated[
         Path | None, typer.Option("--out", help="write to this file instead of printing", show_default=False)
     ] = None,
+    show_text: Annotated[
+        bool, typer.Option("--show-text", help="show the texts of the most exposed records, not their ids alone")
+    ] = False,
 ) -> None:
     """Render finished runs again, or compare several; nothing is computed anew."""
     from dpeval.files import write_text
     from dpeval.rerender import rerender
 
-    text = rerender(runs, form)
+    text = rerender(runs, form, show_text)
     if out is None:
         say(text)
     else:

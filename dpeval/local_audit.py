@@ -1,8 +1,12 @@
 """Tests a *local* claim by asking the release many times about two inputs and trying to tell the answers apart.
 
-The release is asked about one text under many names, so that each answer has fresh noise. The direction in which the
-two inputs differ is learnt on one part of the answers; the rest is projected on it and bounded by
-:mod:`dpeval.measure.distinguish`.
+The release is asked about one text under many names, so that each answer has fresh noise. Answers are projected on the
+direction in which the two inputs differ: known, where the release can be asked without noise, else learnt on answers of
+its own. The rest is bounded by :mod:`dpeval.measure.distinguish`. How many answers are asked for follows from the
+claim: as many as can refute it, where that is affordable.
+
+>>> planned_draws(2.0, 1e-5, numbers=384), planned_draws(8.0, 1e-5, numbers=384), planned_draws(20.0, 1e-5, numbers=384)
+(800, 23560, 800)
 """
 
 from __future__ import annotations
@@ -15,17 +19,25 @@ import numpy as np
 
 from dpeval.arrays import save_arrays
 from dpeval.jobs import digest
+from dpeval.measure.distinguish import needed_draws
+from dpeval.neighbours import Neighbours, Tokens, neighbours
 from dpeval.plugin import Release
-from dpeval.types import Claim, Floats, Records, Text, Trust, Unit
+from dpeval.types import Claim, Floats, Records, Text, Trust
 
 LEARN, TEST, CHUNK = 200, 800, 50
-VERSION = 1
+MOST_DRAWS, MOST_NUMBERS = 40_000, 1_000_000_000
+"""Limits on the answers about one input, and on all numbers drawn (some ten seconds)."""
+LEVEL = 0.005
+"""One audit of ten at 95 %."""
+VERSION = 2
 
 
 def auditable_tap(release: Release) -> str | None:
-    """The tap at which a local claim can be tested, or ``None`` if there is no such claim."""
+    """The tap at which a local claim can be tested, or ``None`` if there is no such claim, or none about answers."""
     claim = release.claim
     if not isinstance(claim, Claim) or claim.trust is not Trust.LOCAL:
+        return None
+    if not getattr(release, "answers_covered", True):
         return None
     return release.taps[0] if release.taps else "output"
 
@@ -37,48 +49,50 @@ def audit_identity(release_identity: dict[str, Any], release: Release, pool: Rec
         "tap": auditable_tap(release),
         "pool": digest(pool),
         "version": VERSION,
-        "draws": [LEARN, TEST],
+        "draws": [LEARN, TEST, MOST_DRAWS, MOST_NUMBERS],
     }
 
 
-def audit_local_claim(release: Release, pool: Records, folder: Path) -> None:
-    """Write the one-dimensional answers for both inputs, ``first`` and ``second``, each of length ``TEST``."""
+def audit_local_claim(release: Release, pool: Records, folder: Path, tokens: Tokens | None = None) -> None:
+    """Write the one-dimensional answers for both inputs, ``first`` and ``second``, of one length.
+
+    ``tokens`` gives the token ids of texts, for claims about tokens or among texts of one length.
+    """
     claim, tap = release.claim, auditable_tap(release)
     if not isinstance(claim, Claim) or tap is None:
         raise TypeError("only a local claim can be audited by repeated queries")
-    one, other = neighbours(pool, claim.unit)
-    means = [_mean(release, text, tap) for text in (one, other)]
-    if means[0].shape != means[1].shape:
+    pair = neighbours(release, claim, pool, tap, tokens)
+    direction = _direction(release, pair, tap)
+    if direction is None:
         # The number of rows alone tells the two inputs apart, in every draw.
         save_arrays(folder, first=np.ones(TEST), second=-np.ones(TEST))
         return
-    first, second = (_project(release, text, tap, means[0] - means[1]) for text in (one, other))
+    draws = planned_draws(claim.epsilon, claim.delta, len(direction))
+    first, second = (_project(release, text, tap, direction, draws) for text in (pair.one, pair.other))
     save_arrays(folder, first=first, second=second)
 
 
-def neighbours(pool: Records, unit: Unit) -> tuple[Text, Text]:
-    """Two inputs that the claim makes indistinguishable: two texts, or one text and the same with one word replaced."""
-    if len(pool) < 2:
-        raise ValueError(f"expected at least two auxiliary texts to tell apart, got {len(pool)}")
-    texts = sorted(pool.texts, key=lambda t: (len(" ".join(t) if isinstance(t, tuple) else t), str(t)))
-    short, long = texts[len(texts) // 10], texts[-max(1, len(texts) // 10)]
-    if unit is not Unit.TOKEN:
-        return short, long
-    words, others = _words(long), _words(short)
-    replaced = [others[0] if words[0] != others[0] else others[-1], *words[1:]]
-    return " ".join(words), " ".join(replaced)
+def planned_draws(epsilon: float, delta: float, numbers: int) -> int:
+    """Answers to ask for about each input, each of so many ``numbers``: enough to refute ``epsilon`` if that can be."""
+    most = min(MOST_DRAWS, MOST_NUMBERS // (2 * numbers))
+    if epsilon > np.log(most):
+        return TEST
+    needed = needed_draws(epsilon, delta=delta, alpha=LEVEL)
+    return max(TEST, needed) if needed <= most else TEST
 
 
-def _words(text: Text) -> list[str]:
-    return (" ".join(text) if isinstance(text, tuple) else text).split()
+def _direction(release: Release, pair: Neighbours, tap: str) -> Floats | None:
+    if pair.difference is not None and pair.difference.any():
+        return pair.difference / np.linalg.norm(pair.difference)
+    means = [_mean(release, text, tap) for text in (pair.one, pair.other)]
+    return means[0] - means[1] if means[0].shape == means[1].shape else None
 
 
 def _answers(release: Release, text: Text, tap: str, part: str, count: int) -> Iterator[Floats]:
     """Chunks of flattened answers, shape ``(≤ CHUNK, rows · d)``."""
     for start in range(0, count, CHUNK):
         ids = tuple(f"audit/{part}/{i}" for i in range(start, min(start + CHUNK, count)))
-        asked = Records(ids, (text,) * len(ids), (0,) * len(ids))
-        answer = release.embed(asked, tap)
+        answer = release.embed(Records(ids, (text,) * len(ids), (0,) * len(ids)), tap)
         yield np.stack([answer.rows(i).ravel() for i in range(len(ids))]).astype(np.float64)
 
 
@@ -89,6 +103,5 @@ def _mean(release: Release, text: Text, tap: str) -> Floats:
     return total / count
 
 
-def _project(release: Release, text: Text, tap: str, direction: Floats) -> Floats:
-    chunks = _answers(release, text, tap, "test", TEST)
-    return np.concatenate([chunk @ direction for chunk in chunks])
+def _project(release: Release, text: Text, tap: str, direction: Floats, draws: int) -> Floats:
+    return np.concatenate([chunk @ direction for chunk in _answers(release, text, tap, "test", draws)])

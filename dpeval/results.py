@@ -45,17 +45,20 @@ class Ruling(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class DataSummary:
-    """A data set after cleaning, and how its records were divided (sizes for the first seed)."""
+    """A data set after cleaning, and how its records were divided."""
 
     name: str
     fingerprint: str
     records: int
     roles: Mapping[str, int]
+    """How many records each role has in the first seed's split."""
     labels: Mapping[str, int]
     attribute: str | None = None
     attribute_values: int = 0
     attribute_records: int = 0
     notes: tuple[Note, ...] = ()
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The smallest and the largest size of each role over the seeds, since each draws its own split."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +143,8 @@ class RecordRisk:
     p: float
     """The chance that a non-member scores as high: for one record named beforehand, not for the worst of many."""
     models: int
+    text: str | None = None
+    """Only in a report that was asked to show texts; never stored by a run."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -216,9 +216,8 @@ class _Worker:
 
     def _audit(self, release: Release) -> None:
         identity = audit_identity(self.identity, release, self.job.split.auxiliary)
-        self._stored(
-            "audit", "audit", identity, lambda folder: audit_local_claim(release, self.job.split.auxiliary, folder)
-        )
+        pool, tokens = self.job.split.auxiliary, self.checkpoint.tokens
+        self._stored("audit", "audit", identity, lambda folder: audit_local_claim(release, pool, folder, tokens))
 
     # --- parts ---
 

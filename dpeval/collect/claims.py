@@ -102,6 +102,8 @@ def _local(trained: Trained, claim: Claim, alpha: float) -> EpsilonBound | Undef
     folders = list(trained.folders("audit"))
     if not folders:
         failure = trained.failure("audit")
+        if failure is None and trained.failure("release") is None:
+            return Undefined("the claim is about training texts, and repeated queries test only what answers let out")
         return Undefined(f"the audit by repeated queries did not run: {failure.message if failure else 'no release'}")
     arrays = load_arrays(folders[0][1])
     first, second = (arrays[name].reshape(-1, 1) for name in ("first", "second"))

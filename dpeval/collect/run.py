@@ -120,18 +120,18 @@ def _attack(named: Named) -> AttackSummary:
 
 
 def _data(gathered: Gathered, number: int, dataset: Dataset) -> DataSummary:
-    job = next(iter(_jobs(gathered, number).values()), None)
-    roles = {} if job is None else {
-        "members": len(job.split.members), "non-members": len(job.split.nonmembers),
-        "auxiliary": len(job.split.auxiliary), "test": len(job.split.test),
-    }  # fmt: skip
+    jobs = list(_jobs(gathered, number).values())
+    job = jobs[0] if jobs else None
+    sizes = [_roles(job) for job in jobs]
+    first = sizes[0] if sizes else {}
     counts = Counter(dataset.records.labels)
     truncated = [c.truncation(dataset.records) for c in gathered.materials.checkpoints if isinstance(c, Checkpoint)]
     return DataSummary(
         name=gathered.materials.data_names[number],
         fingerprint=dataset.fingerprint,
         records=len(dataset.records),
-        roles=roles,
+        roles=first,
+        ranges={role: (min(n[role] for n in sizes), max(n[role] for n in sizes)) for role in first},
         labels={name: counts[i] for i, name in enumerate(dataset.label_names)},
         attribute=dataset.attribute_name,
         attribute_values=len(dataset.attribute_values),
@@ -142,6 +142,14 @@ def _data(gathered: Gathered, number: int, dataset: Dataset) -> DataSummary:
             *(note for note in truncated if isinstance(note, Note)),
         ),
     )
+
+
+def _roles(job: Job) -> dict[str, int]:
+    split = job.split
+    return {
+        "members": len(split.members), "non-members": len(split.nonmembers), "auxiliary": len(split.auxiliary),
+        "test": len(split.test),
+    }  # fmt: skip
 
 
 def _model(gathered: Gathered, number: int, checkpoint: Checkpoint) -> ModelSummary:

@@ -3,7 +3,7 @@
 Modules answer differently for one pass and are put back. What a module answers with (a tensor, a tuple, a tensor with
 batch and rows in one axis) is learned once per model by :func:`answers_of`, not assumed.
 
->>> Answer(size=2, flat=False, carries=False).with_first(torch.ones(1, 1, 2))[1] is None
+>>> Answer(size=2, flat=False, carries=False).with_first(Tensor(1, 1, 2))[1] is None
 True
 """
 
@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor, nn
 
 from dpeval.errors import ModelError

@@ -11,13 +11,13 @@ replace any other). Exact.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from dpeval.privacy.cli_inputs import Run, Sampling, describe, parse_numbers, read_run
+from dpeval.privacy import cli_forward
+from dpeval.privacy.cli_inputs import Run, Sampling, describe, parse_numbers, read_run, usage_errors
 from dpeval.types import Adjacency
 
 app = typer.Typer(
@@ -25,6 +25,9 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+app.command()(cli_forward.forward)
+app.command()(cli_forward.translation)
 
 Delta = Annotated[float, typer.Option("--delta", help="δ", min=0.0, max=1.0)]
 Epsilon = Annotated[float, typer.Option("--epsilon", help="target ε")]
@@ -54,7 +57,7 @@ def sampled(
     """ε of DP-SGD, by every accountant side by side."""
     from dpeval.privacy.sampled import ACCOUNTANTS, epsilon
 
-    with _usage_errors():
+    with usage_errors():
         run = read_run(sampling, sigma, rate, steps, records, batch, epochs, delta)
         rows = []
         for accountant in ACCOUNTANTS:
@@ -86,7 +89,7 @@ def calibrate(
     from dpeval.privacy.sampled import ACCOUNTANTS, calibrate_mechanism, with_noise
     from dpeval.privacy.sampled import epsilon as epsilon_of
 
-    with _usage_errors():
+    with usage_errors():
         run = read_run(sampling, 1.0, rate, steps, records, batch, epochs, delta)
         rows = []
         for accountant in ACCOUNTANTS:
@@ -116,7 +119,7 @@ def gaussian(
     """The analytic Gaussian mechanism: σ from ε, or ε from σ, exactly."""
     from dpeval.privacy.gaussian import analytic_gaussian_sigma, epsilon_of_gaussian, gaussian_mu
 
-    with _usage_errors():
+    with usage_errors():
         if (epsilon is None) == (sigma is None):
             raise typer.BadParameter("give one of --epsilon and --sigma")
         if sigma is None:
@@ -131,7 +134,7 @@ def classic(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 2.0) -> N
     """The classic Gaussian mechanism, beside the ε that its noise really gives."""
     from dpeval.privacy.gaussian import classic_gaussian_sigma, epsilon_of_gaussian, gaussian_mu
 
-    with _usage_errors():
+    with usage_errors():
         sigma = classic_gaussian_sigma(epsilon, delta, sensitivity, beyond_theorem=True)
         true = epsilon_of_gaussian(gaussian_mu(sigma, sensitivity), delta)
     _say(f"σ = {sigma:.6g} for the nominal ε = {epsilon:g}; what it really gives: ε = {true:.6g} at δ = {delta:g}")
@@ -152,7 +155,7 @@ def amgm(
     """The analytic matrix Gaussian Z = U·N·Vᵀ: its bound, and whether given singular values meet it."""
     from dpeval.privacy.matrix_gaussian import amgm_bound, amgm_condition
 
-    with _usage_errors():
+    with usage_errors():
         bound = amgm_bound(epsilon, delta)
         _say(f"B(ε, δ) = {bound:.6g}; equal noise: σ = S₂/B = {sensitivity / bound:.6g}")
         if left or right:
@@ -175,7 +178,7 @@ def mvg(
     from dpeval.privacy.gaussian import analytic_gaussian_sigma
     from dpeval.privacy.matrix_gaussian import mvg_budget
 
-    with _usage_errors():
+    with usage_errors():
         budget = mvg_budget(rows, cols, gamma=gamma, sensitivity=sensitivity, epsilon=epsilon, delta=delta)
         exact = analytic_gaussian_sigma(epsilon, delta, sensitivity)
     _say(f"precision budget {budget.budget:.6g} (α {budget.alpha:.6g}, β {budget.beta:.6g}, ζ {budget.zeta:.6g})")
@@ -192,7 +195,7 @@ def labels(
     """Randomised response on labels: how often the true one is kept."""
     from dpeval.privacy.labels import keep_probability, top_labels
 
-    with _usage_errors():
+    with usage_errors():
         keep = keep_probability(epsilon, count)
         _say(f"kept with probability {keep:.6g}, each other label {(1 - keep) / max(count - 1, 1):.6g}")
         if prior:
@@ -212,7 +215,7 @@ def shuffle(
     """What a trusted shuffler adds: the proven central ε, numerical and closed form."""
     from dpeval.privacy.shuffle import amplified_closed_form, amplify
 
-    with _usage_errors():
+    with usage_errors():
         report = amplify(records, epsilon, delta=delta, local_delta=local_delta, binary_response=binary)
         closed = amplified_closed_form(records, epsilon, delta=delta)
     name = "NO GUARANTEE from shuffling" if report.vacuous else f"central ε = {report.epsilon:.6g}"
@@ -247,11 +250,3 @@ def _say_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             rows, headers, tablefmt="simple", disable_numparse=True, maxcolwidths=[None] * (len(headers) - 1) + [70]
         )
     )
-
-
-@contextmanager
-def _usage_errors() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error

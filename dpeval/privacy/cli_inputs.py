@@ -9,8 +9,11 @@ SampledGaussian(noise_multiplier=1.0, sampling_rate=0.3, steps=12)
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+
+import typer
 
 from dpeval.privacy.mechanisms import FixedSizeGaussian, Mechanism, SampledGaussian, ShuffledGaussian
 from dpeval.privacy.steps import default_delta, delta_warning, sampling_rate, steps_for
@@ -93,3 +96,12 @@ def parse_numbers(text: str) -> list[float]:
         return [float(part) for part in text.split(",") if part.strip()]
     except ValueError as error:
         raise ValueError(f"expected comma-separated numbers, got {text!r}") from error
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """What is wrong with the numbers given is a usage error, without a traceback."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error

@@ -1,33 +1,41 @@
-"""Reports: one result, rendered as markdown, as JSON, as a terminal table, or as a data frame.
+"""Reports: one result, rendered as text of several formats, as a terminal table, or as a data frame.
 
-A format is a function from a result to text; html, latex and csv would enter :data:`FORMATS` and nowhere else.
+A format is a function from a result to text, entered in :data:`FORMATS` and nowhere else; one that can set several runs
+side by side is entered in :data:`COMPARISONS` too.
 
 >>> sorted(FORMATS)
-['json', 'markdown']
->>> renderer("markdwon")
-Traceback (most recent call last):
-    ...
-dpeval.errors.ConfigError: unknown report format 'markdwon'; did you mean 'markdown'? Known: json, markdown
+['csv', 'html', 'json', 'latex', 'markdown', 'roc']
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
 from dpeval.errors import ConfigError, near_miss
 from dpeval.report.comparison import render_comparison
+from dpeval.report.delimited import compare_csv, render_csv, render_roc
 from dpeval.report.frame import table
-from dpeval.report.json_report import dump, load
+from dpeval.report.html import compare_html, render_html
+from dpeval.report.json_report import compare_json, dump, load
 from dpeval.report.json_report import text as render_json
+from dpeval.report.latex import render_latex
 from dpeval.report.markdown import render_markdown
 from dpeval.report.terminal import for_console, render_table
 from dpeval.results import RunResult
 
 Renderer: TypeAlias = Callable[[RunResult], str]
 
-FORMATS: Mapping[str, Renderer] = MappingProxyType({"markdown": render_markdown, "json": render_json})
+FORMATS: Mapping[str, Renderer] = MappingProxyType(
+    {
+        "markdown": render_markdown, "html": render_html, "json": render_json, "csv": render_csv,
+        "latex": render_latex, "roc": render_roc,
+    }
+)  # fmt: skip
+COMPARISONS: Mapping[str, Callable[[Sequence[RunResult]], str]] = MappingProxyType(
+    {"markdown": render_comparison, "html": compare_html, "json": compare_json, "csv": compare_csv}
+)
 
 
 def renderer(name: str) -> Renderer:
@@ -38,6 +46,6 @@ def renderer(name: str) -> Renderer:
 
 
 __all__ = [
-    "FORMATS", "Renderer", "dump", "for_console", "load", "render_comparison", "render_json", "render_markdown",
-    "render_table", "renderer", "table",
+    "COMPARISONS", "FORMATS", "Renderer", "dump", "for_console", "load", "render_comparison", "render_json",
+    "render_markdown", "render_table", "renderer", "table",
 ]  # fmt: skip

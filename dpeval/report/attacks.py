@@ -12,20 +12,26 @@
 from __future__ import annotations
 
 from dpeval.report.best import largest_table
-from dpeval.report.cells import prose
+from dpeval.report.cells import prose, shorten
 from dpeval.report.glossary import null_of
 from dpeval.report.layout import Block, Column, block_name, blocks, headline
 from dpeval.report.marks import GUESS, STATUS_WORDS, stamp
 from dpeval.report.matrix import guess
-from dpeval.report.numbers import count, duration, measured, number, p_value
+from dpeval.report.numbers import count, duration, measured, number, p_value, plural
 from dpeval.report.power import is_limit
 from dpeval.report.table import NOTHING, Table
-from dpeval.results import CellResult, RunResult, Status
+from dpeval.results import CellResult, RecordRisk, RunResult, Status
 from dpeval.types import Estimate, Measured
 
 AFTER = ("records", "models", "p", "p (Holm)", "differs from guess")
 MOST = 20
 """Exposed ids shown of one cell."""
+TEXT = 120
+"""Characters shown of a text, where texts were asked for."""
+RISK = (
+    "The score counts standard deviations of non-members; p is the chance of a non-member scoring as high, for one "
+    "record named beforehand."
+)
 
 
 def sections(result: RunResult) -> list[str]:
@@ -133,4 +139,14 @@ def _exposed(cell: CellResult) -> list[str]:
         return []
     more = len(cell.exposed) - MOST
     rest = f" and {count(more)} more in the JSON file" if more > 0 else ""
-    return [f"  - Most exposed records, the most exposed first: {prose(', '.join(cell.exposed[:MOST]))}{rest}."]
+    risks = {risk.id: risk for risk in cell.risks}
+    shown = ", ".join(_risk(key, risks.get(key)) for key in cell.exposed[:MOST])
+    note = f". {RISK}" if risks else "."
+    return [f"  - Most exposed records, the most exposed first: {prose(shown)}{rest}{note}"]
+
+
+def _risk(key: str, risk: RecordRisk | None) -> str:
+    if risk is None:
+        return key
+    text = "" if risk.text is None else f", text: {shorten(risk.text, TEXT)!r}"
+    return f"{key} (score {risk.excess:+.1f}, p {p_value(risk.p)}, {plural(risk.models, 'model')}{text})"

@@ -145,7 +145,5 @@ def _untuned(result: RunResult, block: Block) -> list[str]:
         return []
     trials = result.provenance.trials.get(block.data)
     seen = f" This run folder has seen {count(trials)} distinct trainings on these data." if trials else ""
-    return [
-        f"Untuned, since one setting was tried at their ε, so that they may do better than shown: "
-        f"{prose(', '.join(names))}.{seen}"
-    ]
+    listed = prose(", ".join(names))
+    return [f"Untuned, since one setting was tried at their ε; they may do better than shown: {listed}.{seen}"]

@@ -16,7 +16,8 @@ INTRO = (
     "Every attack is tried on something that it must break and on something that it must not. For attacks on "
     "predictions: an over-fitted undefended model, and a model that never saw the records. For attacks on embeddings: "
     "the clear embedding of the base model, and the embedding of another text. An attack that fails here says nothing "
-    "about a defense."
+    "about a defense. Controls are trained and attacked on the first seed's split; the attack itself is the same for "
+    "every seed."
 )
 BLIND = (
     "The blind attacker tells members from non-members by the texts alone, without any model. Where it succeeds, the "

@@ -16,6 +16,7 @@ from typing import Any
 from dpeval.measure.detection import POWER
 from dpeval.report.cells import prose
 from dpeval.report.layout import Block, block_name, blocks
+from dpeval.report.local import local_tables
 from dpeval.report.marks import STATUS_WORDS, ruling_word, stamp
 from dpeval.report.numbers import (
     count,
@@ -53,6 +54,7 @@ def claims_section(result: RunResult) -> list[str]:
     for one in kinds:
         some = [d for d in result.defenses if isinstance(d.claim, Claim) and d.claim.kind == one]
         out += _of_kind(result, some)
+    out += local_tables([(name(result, d), d.claim) for d in result.defenses if isinstance(d.claim, Claim)])
     return [*out, *_silent(result), *_ledger(result)]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dpeval.report.cells import prose
 from dpeval.report.numbers import count, plural
+from dpeval.report.sizes import size_of
 from dpeval.report.table import NOTHING, Table
 from dpeval.results import DataSummary, ModelSummary, RunResult
 
@@ -24,8 +25,10 @@ def section(result: RunResult) -> list[str]:
 
 
 def _data(data: DataSummary) -> list[str]:
-    groups = [("role", data.roles), ("label", data.labels)]
-    rows = tuple((kind, name or "(empty)", count(n)) for kind, counts in groups for name, n in counts.items())
+    rows = (
+        *(("role", role, size_of(data, role)) for role in data.roles),
+        *(("label", name or "(empty)", count(n)) for name, n in data.labels.items()),
+    )
     return [
         f"### {prose(data.name)}",
         f"{plural(data.records, 'record')} after cleaning. {_attribute(data)}Fingerprint {prose(data.fingerprint)}.",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from dpeval.results import SCHEMA, RunResult, to_json
 from dpeval.types import NoClaim, Undefined
 
+COMPARISON = "dpeval/comparison/1"
 OLDER = ("dpeval/run/1",)
 """Schemas that :func:`migrated` brings up to date."""
 INFINITE = {"infinity": math.inf, "-infinity": -math.inf}
@@ -38,6 +39,12 @@ def dump(result: RunResult) -> dict[str, Any]:
 def text(result: RunResult) -> str:
     """:func:`dump` as indented JSON text that ends with a line break."""
     return json.dumps(dump(result), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def compare_json(results: Sequence[RunResult]) -> str:
+    """Several runs in one document, each as :func:`dump` has it."""
+    body = {"schema": COMPARISON, "runs": [dump(result) for result in results]}
+    return json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def load(material: Mapping[str, Any]) -> RunResult:

@@ -1,7 +1,7 @@
 """One markdown file that says what a run found; it renders on a code host and needs no other file.
 
-Order: the summary first, then the matrix, the defenses compared, the claims, the detail by attack goal, the defenses, the controls, the
-inputs, a glossary, and what made the run.
+Order: the summary first, then the matrix, the defenses compared, the claims, the detail by attack goal, the defenses,
+the controls, the inputs, a glossary, and what made the run.
 
 >>> from dpeval.report.example import tiny_run
 >>> render_markdown(tiny_run()).splitlines()[0]

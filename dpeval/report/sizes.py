@@ -27,9 +27,21 @@ def size_sentences(result: RunResult) -> tuple[str, ...]:
 
 
 def _sizes(data: DataSummary, result: RunResult) -> str:
-    roles = ", ".join(f"{count(size)} {role}" for role, size in data.roles.items())
+    roles = ", ".join(f"{size_of(data, role)} {role}" for role in data.roles)
     seeds = plural(len(result.provenance.seeds), "training seed")
-    return f"{data.name}: {roles} (in the first seed's split); {seeds} for each defense."
+    of = "" if data.ranges or len(result.provenance.seeds) < 2 else " (in the first seed's split)"
+    return f"{data.name}: {roles}{of}; {seeds} for each defense."
+
+
+def size_of(data: DataSummary, role: str) -> str:
+    """How many records a role has: a range where the seeds differ.
+
+    >>> data = DataSummary(name="d", fingerprint="", records=9, roles={"test": 4}, labels={}, ranges={"test": (4, 5)})
+    >>> size_of(data, "test")
+    '4 to 5'
+    """
+    least, most = data.ranges.get(role, (data.roles[role],) * 2)
+    return count(least) if least == most else f"{count(least)} to {count(most)}"
 
 
 def _seeds(result: RunResult) -> list[str]:

@@ -13,7 +13,9 @@ from dpeval.results import (
     DataSummary,
     DefenseResult,
     ModelSummary,
+    PairedResult,
     Provenance,
+    RecordRisk,
     Ruling,
     RunResult,
     Status,
@@ -41,6 +43,7 @@ def build(status: str = "partial") -> RunResult:
         provenance=provenance(),
         attacks=attacks(),
         comparisons=9,
+        paired=paired(),
     )
 
 
@@ -52,6 +55,7 @@ def films() -> DataSummary:
     return DataSummary(
         name=DATA, fingerprint="a1" * 32, records=12808, roles={"members": 1050, "non-members": 1050,
         "auxiliary": 6000, "test": 4708},
+        ranges={"members": (1031, 1066), "non-members": (1034, 1069), "auxiliary": (6000, 6000), "test": (4708, 4708)},
         labels={"fresh": 6400, "rotten": 6408}, attribute="film", attribute_values=20, attribute_records=700,
         notes=notes,
     )  # fmt: skip
@@ -177,9 +181,13 @@ def inversion(label: str, f1: float, differs: str, **more: object) -> CellResult
 
 def film_cells() -> tuple[CellResult, ...]:
     exposed = ("row:17", "row|3", "<i>", *(f"row:{i}" for i in range(100, 130)))
+    risks = (RecordRisk(id="row:1", excess=4.31, p=0.0019, models=3), RecordRisk(id="r|2", excess=3.9, p=0.2, models=1))
     return (
-        membership("none", 0.74, "yes", exposed=exposed),
-        membership("dp-adam epsilon=1", 0.71, "yes", warnings=("significantly more than claimed",)),
+        membership("none", 0.74, "yes", exposed=exposed, roc=((0.001, 0.004), (0.01, 0.02), (0.1, 0.3), (1.0, 1.0))),
+        membership(
+            "dp-adam epsilon=1", 0.71, "yes", warnings=("significantly more than claimed",),
+            exposed=tuple(r.id for r in risks), risks=risks,
+        ),
         membership("dp-adam epsilon=8", 0.512, "no"),
         membership("dp-forward position=encoder.2.add_norm_2", 0.508, "no"),
         membership(WEIRD, 0.44, "yes"),
@@ -203,6 +211,30 @@ def attribute(label: str, status: Status, reason: str) -> CellResult:
         null=0.0,
         distinguishable="insufficient", p_value=0.6, reading="Too few records to say.",
     )  # fmt: skip
+
+
+def pair(attack: str | None, first: str, second: str, gap: float, p: float, differs: bool) -> PairedResult:
+    tap = "output" if attack and attack.startswith("inv") else None
+    measure = {None: "accuracy", "invert-nearest": "f1"}.get(attack, "auc")
+    return PairedResult(
+        data=DATA, model=MODEL, attack=attack, tap=tap, measure=measure, first=first, second=second,
+        difference=estimate(gap, 0.014), p_value=p / 7, p_holm=p, differs=differs,
+    )  # fmt: skip
+
+
+def paired() -> tuple[PairedResult, ...]:
+    loss, one, eight = "mia-threshold signal=loss", "dp-adam epsilon=1", "dp-adam epsilon=8"
+    return (
+        pair(loss, "none", one, 0.03, 0.0004, True),
+        pair(loss, "none", eight, 0.228, 1e-12, True),
+        pair(loss, one, eight, 0.198, 1e-12, True),
+        pair("invert-nearest", "none", one, 0.01, 0.8, False),
+        pair("invert-nearest", "none", eight, 0.02, 0.05, True),
+        pair("invert-nearest", one, eight, 0.01, 0.8, False),
+        pair(None, "none", one, 0.17, 1e-12, True),
+        pair(None, "none", eight, 0.01, 0.8, False),
+        pair(None, one, eight, -0.16, 1e-12, True),
+    )
 
 
 def small_cells() -> tuple[CellResult, ...]:

@@ -66,6 +66,7 @@ def test_the_parts_come_in_order(sample_run):
     assert headings == [
         "Summary",
         "Attack × defense matrix",
+        "Defenses compared",
         "Privacy claims",
         "Detail: membership",
         "Detail: inversion",

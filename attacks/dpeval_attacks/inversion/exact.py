@@ -98,6 +98,8 @@ class ExactReader:
     log_prior: Floats | None
     factor: float
     noise: float
+    unexplained: float
+    """Root mean square of what these rows leave unexplained of the released own texts, per entry."""
 
     @classmethod
     def of(
@@ -109,7 +111,7 @@ class ExactReader:
         factor = float(np.sum(expected * sample.rows)) / power if power > 0 else 1.0
         left = float(np.sqrt(np.mean(np.square(sample.rows - factor * expected))))
         least = 1e-4 * factor * np.sqrt(power / max(expected.size, 1))
-        return cls(rows, allowed, log_prior, factor, max(noise, left, least, 1e-20))
+        return cls(rows, allowed, log_prior, factor, max(noise, left, least, 1e-20), left)
 
     def read(self, sample: Sample) -> Ints:
         """One token id per row of ``sample``; -1 for a zero or broken row."""

@@ -100,9 +100,9 @@ class NearestInversion(InversionAttack):
         school = _School.of(self, own, view, knowledge, ctx)
         learn_on, try_on = own.parted(ctx)
         sample = own.study.sample
-        exact = school.exact(learn_on)
-        if exact is not None and exact.accuracy(try_on) >= GOOD_ENOUGH:
-            return school.exact(sample) or exact
+        exact = school.exact(sample)
+        if exact is not None and exact.unexplained <= school.picture(sample, self.ridge).unexplained(sample):
+            return exact
         picture = school.picture(sample, self.ridge)
         held_out = school.read_by(school.picture(learn_on, self.ridge), learn_on).accuracy(try_on)
         if held_out < GOOD_ENOUGH:
@@ -112,9 +112,7 @@ class NearestInversion(InversionAttack):
             rival = None if clear is None else school.picture(clear, self.ridge * PUBLIC_RIDGE)
             if rival is not None:
                 publicly = school.read_by(rival, learn_on).accuracy(try_on)
-                picture, held_out = (rival, publicly) if publicly >= held_out else (picture, held_out)
-        if exact is not None and exact.accuracy(try_on) >= held_out:
-            return school.exact(sample) or exact
+                picture = rival if publicly >= held_out else picture
         return school.read_by(picture, sample)
 
 

@@ -73,6 +73,13 @@ class Picture:
         """The row expected for each token of ``sample``, shape ``(n, d)``."""
         return sample.gains[:, None] * (self.means[sample.tokens] + self.offset(sample.positions))
 
+    def unexplained(self, sample: Sample) -> float:
+        """Root mean square of what the picture, scaled to ``sample``, leaves unexplained of it, per entry."""
+        scaled, total = self.scaled_to(sample), 0.0
+        for part in sample.chunks():
+            total += float(np.sum(np.square(part.rows - scaled.expected(part))))
+        return float(np.sqrt(total / max(sample.rows.size, 1)))
+
     def scaled_to(self, sample: Sample) -> Picture:
         """The picture times the one number that fits ``sample`` best: a public picture of a rescaled release."""
         along = across = 0.0

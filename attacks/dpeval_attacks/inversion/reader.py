@@ -82,9 +82,13 @@ class Reader:
     def best(self, sample: Sample, k: int) -> Ints:
         """The ``k`` tokens that explain each row best, shape ``(n, k)``; -1 where there is none."""
         empty = ~np.any(sample.rows, axis=1)
-        queries = _queries(self.picture, self.whitening, sample)
+        queries = self.queries(sample)
         queries[empty] = 0.0
         return self.space.search(queries, sample.gains, k=k)
+
+    def queries(self, sample: Sample) -> Floats:
+        """The rows as the search sees them: divided by their gain, without what the position adds, whitened."""
+        return _queries(self.picture, self.whitening, sample)
 
     def accuracy(self, sample: Sample) -> float:
         """The share of rows read right."""

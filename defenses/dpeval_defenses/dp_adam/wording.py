@@ -4,8 +4,8 @@
 >>> from pathlib import Path
 >>> from dpeval.tiny import tiny_checkpoint
 >>> tokenizer = tiny_checkpoint(Path(tempfile.mkdtemp())).tokenizer
->>> tokenizer.convert_ids_to_tokens(inner_ids(tokenizer, " It was", follows=True))
-['it', 'was']
+>>> tokenizer.convert_ids_to_tokens(inner_ids(tokenizer, " Film and face", follows=True))
+['film', 'and', 'face']
 """
 
 from __future__ import annotations

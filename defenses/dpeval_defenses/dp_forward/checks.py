@@ -34,6 +34,9 @@ def _numbers(d: DPForward) -> None:
     if d.layers_before is not None and not (d.layers_before >= 0 and d.training == "trained"):
         got = f"{d.layers_before} with training = {d.training!r}"
         raise ValueError(f'layers_before: expected 0 or more with training = "trained", got {got}')
+    if d.reduce_to is not None and (d.reduce_to < 1 or d.level == "token-attention"):
+        got = f"{d.reduce_to} with level = {d.level!r}"
+        raise ValueError(f'reduce_to: expected 1 or more, and no level = "token-attention", got {got}')
     if not isinstance(d.inference, str) and not d.inference > 0:
         raise ValueError(f'inference: expected "same", "none" or an epsilon > 0, got {d.inference}')
 
@@ -41,7 +44,7 @@ def _numbers(d: DPForward) -> None:
 def _level(d: DPForward) -> None:
     if d.level != "token-attention":
         return
-    if not d.position.endswith(".qkv"):
+    if d.position != "encoder.0.qkv":
         raise ValueError(
             'level = "token-attention": expected position = "encoder.0.qkv" (queries, keys and values of the first '
             f"attention), got {d.position!r}"

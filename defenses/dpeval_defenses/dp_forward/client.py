@@ -18,6 +18,7 @@ from dpeval.models.encoding import Batch, EncodedTexts, to_device
 from dpeval.models.taps import capture, forward_from
 from dpeval_defenses.dp_forward.attention import joint_input, joint_output
 from dpeval_defenses.dp_forward.noise import NoisyRelease
+from dpeval_defenses.dp_forward.reduction import reduction_of
 
 Rows: TypeAlias = Literal["fixed", "public", "padded"]
 
@@ -48,6 +49,8 @@ class Client:
         """What is to be bounded, for the first ``len(lengths)`` texts: (tokens, d), or (1, d) for a pooled position."""
         take = joint_input if self.joint else capture
         tensor = take(model, to_device(batch, model.device), self.tap)
+        reduction = reduction_of(model)
+        tensor = tensor if reduction is None else reduction.reduce(tensor)
         if tensor.shape[1] == 1 or self.rows == "padded":
             return list(tensor[: len(lengths)])
         return [each[:length] for each, length in zip(tensor, lengths, strict=False)]
@@ -78,6 +81,8 @@ def logits_of(model: TextClassifier, tap: str, released: Sequence[Tensor], width
 
     Tensors of several lengths are padded to ``width`` rows (by default those of the longest) and masked there.
     """
+    reduction = reduction_of(model)
+    released = released if reduction is None else [reduction.restore(each) for each in released]
     lengths = [len(each) for each in released]
     rows = max(lengths) if width is None else max(width, *lengths)
     if min(lengths) == rows or max(lengths) == 1:

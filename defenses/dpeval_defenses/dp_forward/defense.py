@@ -27,6 +27,7 @@ from dpeval_defenses.dp_forward.client import Client
 from dpeval_defenses.dp_forward.labelling import LabelMechanism, LabelResponse
 from dpeval_defenses.dp_forward.matrix import Basis, MatrixRelease, check_condition
 from dpeval_defenses.dp_forward.noise import NoisyRelease
+from dpeval_defenses.dp_forward.reduction import attach, let_learn
 from dpeval_defenses.dp_forward.release import ForwardRelease
 from dpeval_defenses.dp_forward.statement import Shuffling, Statement
 from dpeval_defenses.dp_forward.training import TrainingTexts, freeze_before, freeze_but_last
@@ -81,6 +82,9 @@ class DPForward(Defense):
     label_prior: tuple[float, ...] = ()
     inference: Literal["same", "none"] | float = "same"
     """Noise on a text that is sent to the finished model: as in training, none, or that of another ε for one answer."""
+    reduce_to: int | None = None
+    """Columns k that are released instead of the position's d: M1 maps d to k before the noise, M2 back after it. M1 is
+    public and random where what comes before the noise is frozen, and learns with it otherwise; M2 learns."""
     length_is_public: bool = False
     """Release one row for each token, and so their number, instead of ``max_length`` rows for every text."""
     shuffled: bool = False
@@ -119,11 +123,14 @@ class DPForward(Defense):
         why = checkpoint.lacks(self.position)
         if why is None and self.layers_before and "encoder.0.add_norm_2" not in checkpoint.positions():
             return f"layers_before = {self.layers_before}: the layers of this model are not known by name"
-        if why is not None or (checkpoint.is_sure(self.position) and self.level == "sequence"):
+        sure = checkpoint.is_sure(self.position) and self.level == "sequence" and self.reduce_to is None
+        if why is not None or sure:
             return why
         try:
-            self._check_position(checkpoint.build(2, seed=0), checkpoint)
-        except (LeakError, ModelError) as error:
+            classifier = checkpoint.build(2, seed=0)
+            self._check_position(classifier, checkpoint)
+            self._reduce(classifier, checkpoint)
+        except (LeakError, ModelError, ValueError) as error:
             return str(error)
         return None
 
@@ -136,6 +143,7 @@ class DPForward(Defense):
         """Train what follows the noise on noised tensors; state what that is worth."""
         classifier = task.checkpoint.build(task.num_labels, ctx.seed).to(ctx.device)
         self._check_position(classifier, task.checkpoint)
+        self._reduce(classifier, task.checkpoint)
         shape = self._shape(classifier, task.checkpoint)
         delta = default_delta(len(task.train)) if self.delta is None else self.delta
 
@@ -170,7 +178,11 @@ class DPForward(Defense):
     def _shape(self, classifier: TextClassifier, checkpoint: Checkpoint) -> Shape:
         released = released_shape(classifier, self.position, checkpoint.max_length)
         norm = self.clip * (released.rows**0.5 if self.level == "token" else 1.0)
-        return Shape(rows=released.rows, width=released.width, norm=norm)
+        return Shape(rows=released.rows, width=self.reduce_to or released.width, norm=norm)
+
+    def _reduce(self, classifier: TextClassifier, checkpoint: Checkpoint) -> None:
+        if self.reduce_to is not None:
+            attach(classifier, released_shape(classifier, self.position, checkpoint.max_length).width, self.reduce_to)
 
     def _plan(self, classifier: TextClassifier, shape: Shape, epsilon: float, delta: float, releases: int) -> NoisePlan:
         stretch = joint_stretch(joint_maps(classifier, self.position)) if self.client.joint else 1.0
@@ -213,10 +225,12 @@ class DPForward(Defense):
         if self.training == "trained":
             if self.layers_before is not None:
                 freeze_but_last(classifier, self.position, self.layers_before)
+            let_learn(classifier, before=True)
             fixed = None if self.client.joint else transform()
             return training.end_to_end(lambda: fixed or transform())
         clear = training.clear()
         freeze_before(classifier, self.position)
+        let_learn(classifier, before=False)
         return training.cached(clear, transform(), fresh=self.training == "frozen-fresh")
 
     def _response(self) -> LabelResponse | None:
@@ -233,6 +247,7 @@ class DPForward(Defense):
     def _statement(self, plan: NoisePlan, answer_sigma: float, shape: Shape, task: Task) -> Statement:
         response = self._response()
         joint = (("largest singular value", plan.sensitivity / (2 * self.clip)),) if self.client.joint else ()
+        reduced = () if self.reduce_to is None else (("columns released", self.reduce_to),)
         return Statement(
             plan, answer_sigma, self.training, self.position, shape.rows,
             epochs=self.epochs,
@@ -242,5 +257,5 @@ class DPForward(Defense):
             paper_compat=self.paper_compat,
             labels=None if response is None else response.noise(task.num_labels),
             shuffling=Shuffling(users=len(task.train), clip=self.clip) if self.shuffled else None,
-            further=(("clip", self.clip), *joint),
+            further=(("clip", self.clip), *joint, *reduced),
         )  # fmt: skip

@@ -25,6 +25,7 @@ from dpeval.models.release import TextRelease
 from dpeval.types import Embeddings, Predictions, Records, Text
 from dpeval_defenses.dp_forward.client import Client, logits_of
 from dpeval_defenses.dp_forward.noise import NoisyRelease
+from dpeval_defenses.dp_forward.reduction import Reduction, load_reduction, reduction_of, save_reduction, set_apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +69,21 @@ class ForwardRelease(TextRelease):
         offsets = np.cumsum([0, *(len(each) for each in rows)], dtype=np.int64)
         return Embeddings(records.ids, values, offsets)
 
+    def predict_from(self, released: Embeddings) -> Predictions:
+        """Class log-probabilities from what :meth:`embed` let out, and from nothing else."""
+        out = np.zeros((len(released), self.classifier.num_labels))
+        with torch.inference_mode():
+            for i in range(len(released)):
+                rows = torch.from_numpy(released.rows(i).copy()).to(self.classifier.device)
+                logits = logits_of(self.classifier, self.client.tap, [rows])
+                out[i] = logits[0].double().log_softmax(dim=-1).cpu().numpy()
+        return Predictions(released.ids, out)
+
     def save(self, folder: Path) -> None:
         """As a :class:`TextRelease`, with the client beside it."""
-        super().save(folder)
+        with set_apart(self.classifier) as reduction:
+            super().save(folder)
+        save_reduction(reduction, folder)
         described = {"client": dataclasses.asdict(self.client), "answers_covered": self.answers_covered}
         (folder / "client.json").write_text(json.dumps(described), encoding="utf-8")
 
@@ -78,6 +91,7 @@ class ForwardRelease(TextRelease):
     def load(cls, folder: Path, device: torch.device, *, checkpoint: Checkpoint | None = None) -> ForwardRelease:
         """The release that :meth:`save` wrote."""
         plain = super().load(folder, device, checkpoint=checkpoint)
+        load_reduction(plain.classifier, folder)
         stored = json.loads((folder / "client.json").read_text(encoding="utf-8"))
         client, covered = Client(**stored["client"]), bool(stored["answers_covered"])
         return cls(
@@ -86,7 +100,12 @@ class ForwardRelease(TextRelease):
 
     @cached_property
     def _shape(self) -> Shape:
-        return released_shape(self.classifier, self.client.tap, self.checkpoint.max_length)
+        shape, reduction = released_shape(self.classifier, self.client.tap, self.checkpoint.max_length), self._reduction
+        return shape if reduction is None else Shape(shape.rows, reduction.reduced)
+
+    @property
+    def _reduction(self) -> Reduction | None:
+        return reduction_of(self.classifier)
 
     def _answers(self, records: Records, draw: int) -> Iterator[tuple[list[int], list[Tensor], int]]:
         """``(record numbers, released tensors, rows to pad to)``; the last tensor is repeated to fill the batch.

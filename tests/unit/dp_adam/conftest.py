@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from dpeval.models.checkpoint import load_checkpoint
+from dpeval.models.config import ModelConfig
 from dpeval.tiny import tiny_checkpoint, tiny_dataset
 from dpeval_defenses.dp_adam.noise import SeededNoise
 from dpeval_defenses.dp_adam.sampler import PoissonSampler
@@ -90,3 +95,37 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """A checkpoint of two small layers, and 80 generated reviews with two labels."""
     checkpoint = tiny_checkpoint(tmp_path_factory.mktemp("tiny"), max_length=14)
     return SimpleNamespace(checkpoint=checkpoint, records=tiny_dataset().records)
+
+
+@pytest.fixture(scope="session")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """Checkpoints of tiny masked language models with the paper's label words, by architecture."""
+    import transformers as hf
+
+    parts = runpy.run_path(str(Path(__file__).parents[2] / "tiny_models.py"))
+    words = ("it", ".", ",", "?", "terrible", "great", "no", "yes", "maybe")
+    tokenizer, size = parts["bert_tokenizer"](extra=words), parts["SIZE"]
+    rows = {"vocab_size": len(tokenizer), "max_position_embeddings": parts["LENGTH"]}
+    models: dict[str, Callable[[], Any]] = {
+        "bert": lambda: hf.BertForMaskedLM(hf.BertConfig(**rows, **size)),
+        "untied": lambda: hf.BertForMaskedLM(hf.BertConfig(tie_word_embeddings=False, **rows, **size)),
+        "electra": lambda: hf.ElectraForMaskedLM(hf.ElectraConfig(embedding_size=8, **rows, **size)),
+        "distilbert": lambda: hf.DistilBertForMaskedLM(
+            hf.DistilBertConfig(dim=16, n_layers=2, n_heads=2, hidden_dim=32, **rows)
+        ),
+        "no head": lambda: hf.BertModel(hf.BertConfig(**rows, **size)),
+    }
+
+    def load(name: str, max_length: int = 16) -> Any:
+        folder = tmp_path_factory.mktemp("masked")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = models[name]()
+        parts["_lively"](model)
+        save_file({k: v.clone() for k, v in model.state_dict().items()}, folder / "model.safetensors", {"format": "pt"})
+        model.config.architectures = [type(model).__name__]
+        model.config.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return load_checkpoint(ModelConfig(source=str(folder), max_length=max_length), Path())
+
+    return load

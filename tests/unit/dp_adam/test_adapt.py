@@ -12,9 +12,9 @@ from dpeval.plugin import Task
 from dpeval_defenses.dp_adam.adapt import adapt_classifier, parse_adapt
 from dpeval_defenses.dp_adam.clipping import ClippedGradients
 from dpeval_defenses.dp_adam.defense import DPAdam
-from dpeval_defenses.dp_adam.problem import head_problem, text_loss
 from dpeval_defenses.dp_adam.noise import SeededNoise
 from dpeval_defenses.dp_adam.prefix import prefix_of
+from dpeval_defenses.dp_adam.problem import head_problem, text_loss
 from dpeval_defenses.dp_adam.release import DPAdamRelease
 from dpeval_defenses.dp_adam.sampler import PoissonSampler
 from dpeval_defenses.dp_adam.settings import TrainSettings

@@ -242,10 +242,24 @@ def test_a_linear_schedule_falls_from_the_full_rate_to_zero_after_the_last_step(
     assert [settings.rate_at(step) for step in range(5)] == pytest.approx([0.8, 0.6, 0.4, 0.2, 0.0])
 
 
+def test_schedules_rise_through_the_warm_up_and_fall_to_zero_after_the_last_step() -> None:
+    common = {"steps": 6, "max_norm": 1.0, "noise_multiplier": 1.0, "learning_rate": 0.8, "warmup": 2}
+    rates = {
+        name: [TrainSettings(schedule=name, **common).rate_at(step) for step in range(7)]
+        for name in ("linear", "cosine", "constant")
+    }
+    assert rates["linear"] == pytest.approx([0.4, 0.8, 0.8, 0.6, 0.4, 0.2, 0.0])
+    assert rates["cosine"] == pytest.approx([0.4, 0.8, 0.8, 0.8 * 0.8535534, 0.4, 0.8 * 0.1464466, 0.0])
+    assert rates["constant"] == pytest.approx([0.4, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8])
+    allwarm = TrainSettings(**(common | {"warmup": 6}))
+    assert [allwarm.rate_at(step) for step in (0, 5)] == pytest.approx([0.8 / 6, 0.8])
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("steps", 0), ("max_norm", 0.0), ("max_norm", float("inf")), ("noise_multiplier", -1.0), ("learning_rate", 0.0),
-     ("micro_batch", 0), ("optimizer", "adam"), ("schedule", "exponential"), ("warmup", -1), ("warmup", 2), ("weight_decay", -0.1)],
+     ("micro_batch", 0), ("optimizer", "adam"), ("schedule", "exponential"), ("warmup", -1), ("warmup", 2),
+     ("weight_decay", -0.1)],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_named(name: str, value: object) -> None:
     good = {"steps": 1, "max_norm": 1.0, "noise_multiplier": 1.0, "learning_rate": 0.1}

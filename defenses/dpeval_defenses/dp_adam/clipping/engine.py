@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from .apart import refuse_mixed_losses
 from .checks import checked_losses, refuse_unfit
 from .modes import BookKeeping, Mode, PerLayer, TwoPass
 from .records import widened
@@ -84,9 +85,13 @@ class ClippedGradients:
         float32 (float64 for float64 losses). An example whose gradient is not finite contributes nothing and is counted
         in :attr:`nonfinite` (in ``per-layer``: nothing to the groups where it is not finite); one whose gradient is
         zero has factor 1. ClippingError for a scalar, for a batch of another size, and for gradients that went round
-        the recording.
+        the recording. After a forward pass of a new kind there is one backward pass more, over half of the losses,
+        which refuses losses that depend on other examples.
         """
         losses = checked_losses(losses)
+        if self._tape.layout.fresh and len(losses) > 1:
+            refuse_mixed_losses(self._tape, losses)
+            self._tape.layout.fresh = False
         squares = self._running().run(losses)
         trained = ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
         self.untouched = tuple(name for name, p in trained if p not in self._tape.touched)

@@ -2,8 +2,8 @@
 
 Rows of the batch at hand are run without gradients, and what the runs change is put back. One row several times
 over shows which sizes follow the number of rows; another row in the place of one of them shows which values follow
-which row. A parameter that meets a value in which other rows change as well is used by a model that mixes its examples, or
-puts them into another order: no gradient there belongs to one example.
+which row. Where other rows change as well, the model mixes its examples or puts them into another order, and no
+gradient is one example's own.
 
 >>> [followed(a, b, rows=(2, 3)) for a, b in [((2, 7), (3, 7)), ((14, 4), (21, 4)), ((7, 2), (7, 3)), ((7,), (7,))]]
 [0, 0, 1, None]
@@ -37,7 +37,7 @@ Uses: TypeAlias = dict[Key, tuple[Axes, Axes]]
 
 
 def followed(few: Sequence[int], more: Sequence[int], rows: tuple[int, int]) -> int | None:
-    """The axis whose size follows the number of rows, from a tensor's shapes for two such ``rows``; None if none does."""
+    """The axis whose size follows the number of ``rows``, from a tensor's shapes for two of them; None if none does."""
     if len(few) != len(more):
         return UNCLEAR
     axes = [i for i, (a, b) in enumerate(zip(few, more, strict=True)) if a != b]

@@ -1,9 +1,9 @@
-"""Normalisations with a gain (and a bias): layer norm by its own rule, RMS and group norm as norm, then gain.
+"""Layer norm with a gain (and a bias).
 
 Norms written out in Python (Llama's, T5's, Gemma's) need no rule: their gain is a parameter used bare.
 
->>> sorted(f.__name__ for f in RULES)
-['group_norm', 'layer_norm', 'rms_norm']
+>>> [f.__name__ for f in RULES.values()]
+['layer_norm']
 """
 
 from __future__ import annotations
@@ -44,38 +44,4 @@ def layer_norm(
     return tape.share(out, use.key) if free else out
 
 
-def rms_norm(
-    tape: Tape,
-    use: Use,
-    input: Tensor,  # noqa: A002
-    normalized_shape: list[int],
-    weight: Tensor,
-    eps: float | None = None,
-) -> Any:
-    """``F.rms_norm`` as the bare norm times the gain."""
-    del tape, use
-    return functional.rms_norm(input, normalized_shape, None, eps) * weight
-
-
-def group_norm(
-    tape: Tape,
-    use: Use,
-    input: Tensor,  # noqa: A002
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Any:
-    """``F.group_norm`` as the bare norm, then gain and bias along the channels."""
-    del tape, use
-    out = functional.group_norm(input, num_groups, None, None, eps)
-    channels = (-1, *[1] * (input.ndim - 2))
-    out = out if weight is None else out * weight.view(channels)
-    return out if bias is None else out + bias.view(channels)
-
-
-RULES: dict[Callable[..., Any], Callable[..., Any]] = {
-    functional.layer_norm: layer_norm,
-    functional.rms_norm: rms_norm,
-    functional.group_norm: group_norm,
-}
+RULES: dict[Callable[..., Any], Callable[..., Any]] = {functional.layer_norm: layer_norm}
