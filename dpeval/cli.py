@@ -29,7 +29,6 @@ app = typer.Typer(
 new_app = typer.Typer(help="Write a working skeleton with its test.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(epsilon_app, name="epsilon")
 app.add_typer(new_app, name="new")
-app.command()(audit)
 
 UsageError: Any = typer.BadParameter.__bases__[0]
 """Of whichever click typer brings along: newer releases carry their own."""
@@ -84,7 +83,7 @@ def plan(matrix: Matrix, out: Out = None, limit: Limit = None, plugin: Plugins =
 def report(
     runs: Annotated[list[Path], typer.Argument(help="run folders, or their run.json", show_default=False)],
     form: Annotated[
-        str, typer.Option("--format", help="markdown, html, json, csv, latex, or roc (curve data as csv)")
+        str, typer.Option("--format", help="markdown, html, json, csv, latex, roc or positions (figure data as csv)")
     ] = "markdown",
     out: Annotated[
         Path | None, typer.Option("--out", help="write to this file instead of printing", show_default=False)
@@ -103,6 +102,9 @@ def report(
     else:
         write_text(out, text)
         say(f"report: {out}")
+
+
+app.command()(audit)
 
 
 @app.command("list")
@@ -185,7 +187,10 @@ def status_of(arguments: list[str] | None = None) -> int:
     try:
         outcome: Any = app(arguments, standalone_mode=False)
     except UsageError as error:
-        complain(error.format_message())
+        if type(error).__name__ == "NoArgsIsHelpError":
+            sys.stderr.write(for_console(f"{error.format_message()}\n", sys.stderr.encoding or "utf-8"))
+        else:
+            complain(error.format_message())
         return 2
     except ConfigError as error:
         complain(error)

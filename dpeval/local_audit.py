@@ -6,7 +6,7 @@ its own. The rest is bounded by :mod:`dpeval.measure.distinguish`. How many answ
 claim: as many as can refute it, where that is affordable.
 
 >>> planned_draws(2.0, 1e-5, numbers=384), planned_draws(8.0, 1e-5, numbers=384), planned_draws(20.0, 1e-5, numbers=384)
-(800, 23560, 800)
+(800, 23818, 800)
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from dpeval.types import Claim, Cost, Estimate, Measured, NoClaim, Note, PrivacyClaim, Undefined
+from dpeval.types import Cost, Estimate, Measured, NoClaim, Note, PrivacyClaim, Undefined
 
 SCHEMA = "dpeval/run/2"
 
@@ -302,15 +302,3 @@ def measured_from_json(value: Mapping[str, Any]) -> Measured:
 
 def _number(value: Any) -> Any:
     return {"infinity": math.inf, "-infinity": -math.inf}.get(value, value) if isinstance(value, str) else value
-
-
-def claim_from_json(value: Mapping[str, Any]) -> PrivacyClaim:
-    """The inverse of :func:`to_json` for a claim."""
-    from dpeval.types import Adjacency, Trust, Unit
-
-    if "no_claim" in value:
-        return NoClaim(value["no_claim"])
-    fields = {k: _number(v) for k, v in value.items()}
-    fields |= {"unit": Unit(value["unit"]), "trust": Trust(value["trust"]), "adjacency": Adjacency(value["adjacency"])}
-    fields |= {"excludes": tuple(value["excludes"]), "details": tuple((k, _number(v)) for k, v in value["details"])}
-    return Claim(**fields)

@@ -38,6 +38,7 @@ from dpeval.progress import progress
 from dpeval.provenance import provenance
 from dpeval.report import render_markdown, table
 from dpeval.report.json_report import dump
+from dpeval.report.positions import write_positions
 from dpeval.results import Ruling, RunResult, Status
 from dpeval.store import Store
 
@@ -279,3 +280,4 @@ def _write(folder: Path, result: RunResult) -> None:
     write_text(folder / MATRIX, result.provenance.matrix_text)
     write_json(folder / RESULT, dump(result))
     write_text(folder / REPORT, render_markdown(result))
+    write_positions(result, folder)

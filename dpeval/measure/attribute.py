@@ -119,8 +119,8 @@ def _best_baseline(runs: Sequence[AttributeRun], metric: str) -> tuple[str, list
         known["prior"] = [_metric(run, np.asarray(run.prior)[run.truth], metric) for run in runs]
     for name in runs[0].baselines:
         known[name] = [_score(run, run.baselines[name], metric) for run in runs]
-    # The first of equals, so that the constant guess wins a tie.
-    best = max(known, key=lambda name: float(np.mean([part.value for part in known[name]])))
+    # The first of equals up to rounding, so that the constant guess wins a tie and a constant answer gains exactly 0.
+    best = max(known, key=lambda name: round(float(np.mean([part.value for part in known[name]])), 12))
     return best, known[best]
 
 

@@ -50,8 +50,10 @@ class Identity(Transform):
 
 def normal_like(x: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
     """Standard normal noise of the shape of ``x``, example i from ``generators[i]``: independent of batch and order."""
-    draws = [torch.randn(x.shape[1:], generator=g, dtype=x.dtype) for g in generators]
-    return torch.stack(draws).to(x.device)
+    drawn = torch.empty(x.shape, dtype=x.dtype)
+    for row, draw in zip(drawn, generators, strict=True):
+        row.normal_(generator=draw)
+    return drawn.to(x.device)
 
 
 def to_json(transform: Transform) -> dict[str, Any]:

@@ -4,7 +4,7 @@ A format is a function from a result to text, entered in :data:`FORMATS` and now
 side by side is entered in :data:`COMPARISONS` too.
 
 >>> sorted(FORMATS)
-['csv', 'html', 'json', 'latex', 'markdown', 'roc']
+['csv', 'html', 'json', 'latex', 'markdown', 'positions', 'roc']
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dpeval.report.json_report import compare_json, dump, load
 from dpeval.report.json_report import text as render_json
 from dpeval.report.latex import render_latex
 from dpeval.report.markdown import render_markdown
+from dpeval.report.positions import render_positions
 from dpeval.report.terminal import for_console, render_table
 from dpeval.results import RunResult
 
@@ -30,7 +31,7 @@ Renderer: TypeAlias = Callable[[RunResult], str]
 FORMATS: Mapping[str, Renderer] = MappingProxyType(
     {
         "markdown": render_markdown, "html": render_html, "json": render_json, "csv": render_csv,
-        "latex": render_latex, "roc": render_roc,
+        "latex": render_latex, "roc": render_roc, "positions": render_positions,
     }
 )  # fmt: skip
 COMPARISONS: Mapping[str, Callable[[Sequence[RunResult]], str]] = MappingProxyType(

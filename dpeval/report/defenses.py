@@ -33,6 +33,7 @@ from dpeval.report.numbers import (
     seconds_of,
 )
 from dpeval.report.table import NOTHING, Table
+from dpeval.report.training import is_logged
 from dpeval.results import DefenseResult, RunResult, Status, Verdict
 from dpeval.types import Claim, NoClaim
 
@@ -156,7 +157,7 @@ def _lines(d: DefenseResult) -> list[str]:
     lines = [f"- **{prose(d.label)}**: {prose(d.use)}; {prose(d.source) or 'no source is named'}"]
     lines += [f"  - {STATUS_WORDS[d.status]}: {prose(d.reason)}"] if d.status is not Status.OK else []
     lines += [f"  - Settings: {_settings(d.settings)}"] if d.settings else []
-    lines += [f"  - Diagnostics: {_settings(d.diagnostics)}"] if d.diagnostics else []
+    lines += [f"  - Diagnostics: {_settings(d.diagnostics)}"] if d.diagnostics and not is_logged(d) else []
     extra = d.cost.extra if d.cost else ()
     lines += [f"  - Cost: {_settings(dict(extra))}"] if extra else []
     return lines + [f"  - Warning: {prose(warning)}" for warning in d.warnings]

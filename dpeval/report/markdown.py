@@ -10,7 +10,19 @@ the controls, the inputs, a glossary, and what made the run.
 
 from __future__ import annotations
 
-from dpeval.report import attacks, compared, controls, defenses, glossary, inputs, matrix, provenance, summary
+from dpeval.report import (
+    attacks,
+    compared,
+    controls,
+    defenses,
+    glossary,
+    inputs,
+    matrix,
+    positions,
+    provenance,
+    summary,
+    training,
+)
 from dpeval.report.cells import prose
 from dpeval.report.marks import watermark
 from dpeval.results import RunResult
@@ -22,9 +34,11 @@ def render_markdown(result: RunResult) -> str:
         *title(result),
         *summary.section(result),
         *matrix.section(result),
+        *positions.section(result),
         *compared.section(result),
         *defenses.claims_section(result),
         *attacks.sections(result),
+        *training.section(result),
         *defenses.detail_section(result),
         *controls.section(result),
         *inputs.section(result),

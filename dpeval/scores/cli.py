@@ -57,6 +57,9 @@ def audit(
     member: Annotated[
         str | None, typer.Option("--member", help="name of the membership column", show_default=False)
     ] = None,
+    record_id: Annotated[str | None, typer.Option("--id", help="name of the id column", show_default=False)] = None,
+    group: Annotated[str | None, typer.Option("--group", help="name of the group column", show_default=False)] = None,
+    seed: Annotated[str | None, typer.Option("--seed", help="name of the seed column", show_default=False)] = None,
 ) -> None:
     """Measure membership scores made elsewhere, bound ε from below and judge a claim. Exit 3: refuted."""
     from dpeval.files import write_text
@@ -66,7 +69,8 @@ def audit(
         raise ConfigError(f"unknown format {form!r}; {near_miss(form, FORMATS)}")
     from dpeval.scores.file import audit_file
 
-    columns = {name: given for name, given in (("score", score), ("member", member)) if given is not None}
+    asked = {"score": score, "member": member, "id": record_id, "group": group, "seed": seed}
+    columns = {name: given for name, given in asked.items() if given is not None}
     try:
         found = audit_file(
             file, columns, claim_epsilon=claim_epsilon, delta=delta, inclusion=inclusion, prevalence=prevalence,

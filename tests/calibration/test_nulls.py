@@ -11,7 +11,8 @@ from dpeval.measure.blind import BlindRun, measure_blind
 from dpeval.measure.distinguish import audit_releases
 from dpeval.measure.epsilon import gaussian_epsilon
 from dpeval.measure.membership import MembershipRun, measure_membership
-from dpeval.measure.rates import audit_rates
+from dpeval.measure.rates import audit_gaussian, audit_rates
+from dpeval.scores import audit_scores
 
 
 def coins(rng: np.random.Generator, n: int, score) -> MembershipRun:
@@ -64,6 +65,59 @@ def test_rates_hold_their_level_under_the_null() -> None:
         for k in range(150)
     )
     assert found <= most_allowed(150, 0.05)
+
+
+def two_rate_exceedances(rng: np.random.Generator, audits: int, epsilon: float, n: int = 300) -> int:
+    """Two-rate bounds above the true ε of randomised response; each score is an independent trial."""
+    keep, found = special.expit(epsilon), 0
+    for k in range(audits):
+        run = coins(rng, n, lambda m: (m ^ (rng.random(n) > keep)) + 1e-3 * rng.normal(size=n))
+        found += audit_rates([run], delta=1e-5, salt=k, independent_trials=True).epsilon > epsilon
+    return found
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_two_rate_bound_holds_its_level(epsilon: float) -> None:
+    """V12: with the threshold chosen on data, P(bound > ε) <= 5 %."""
+    assert two_rate_exceedances(np.random.default_rng(8), 80, epsilon) <= most_allowed(80, 0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 3.0])
+def test_two_rate_bound_holds_its_level_in_number(epsilon: float) -> None:
+    """Eight hundred audits."""
+    assert two_rate_exceedances(np.random.default_rng(9), 800, epsilon) <= most_allowed(800, 0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mu", [0.0, 1.0])
+def test_gaussian_bound_holds_its_level_in_number(mu: float) -> None:
+    """Six hundred audits of a Gaussian mechanism by scores."""
+    rng, found, epsilon = np.random.default_rng(10), 0, gaussian_epsilon(mu, 1e-5)
+    for k in range(600):
+        run = coins(rng, 300, lambda m: rng.normal(size=len(m)) + mu * m)
+        found += audit_gaussian([run], delta=1e-5, salt=k).epsilon > epsilon
+    assert found <= most_allowed(600, 0.05)
+
+
+def true_claims_refuted(rng: np.random.Generator, audits: int, inclusion: str) -> int:
+    """Exact claims of randomised response with ε = 1 that an audit of scores calls refuted."""
+    keep, found = special.expit(1.0), 0
+    for k in range(audits):
+        member = rng.random(300) < 0.5
+        scores = (member ^ (rng.random(300) > keep)) + 1e-3 * rng.normal(size=300)
+        audit = audit_scores(
+            scores[member], scores[~member], claim_epsilon=1.0, inclusion=inclusion, salt=k, resamples=2
+        )
+        found += audit.refuted
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inclusion", ["unstated", "independent-trials", "independent-coins"])
+def test_true_claims_are_refuted_at_most_at_the_level(inclusion: str) -> None:
+    """Five hundred audits of scores, whatever design was stated."""
+    assert true_claims_refuted(np.random.default_rng(11), 500, inclusion) <= most_allowed(500, 0.05)
 
 
 @pytest.mark.parametrize(("mu", "width"), [(0.0, 5), (0.5, 5), (1.0, 40)])

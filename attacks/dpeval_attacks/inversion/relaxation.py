@@ -96,7 +96,7 @@ class Schedule:
     cold: float = 0.05
     """The temperature falls from ``hot`` to ``cold``, by the same factor each step."""
     tolerance: float = 1e-4
-    """Converged, when at the last temperature no text's objective has changed by more than this share in twenty steps."""
+    """Converged, when at the last temperature no text's objective changes by more than this share in twenty steps."""
 
     def temperature(self, step: int) -> float:
         """The temperature of this step, counted from 0."""

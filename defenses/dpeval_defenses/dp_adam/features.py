@@ -10,6 +10,7 @@ result is that of the slow way up to rounding.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import Protocol
 
@@ -22,7 +23,7 @@ from dpeval.models.taps import capture
 from dpeval.types import Records, Text
 
 
-class Source(Protocol):
+class Source(Hashable, Protocol):
     """Where texts and classifiers come from: a checkpoint, or one seen through a prompt. Hashed by identity."""
 
     @property

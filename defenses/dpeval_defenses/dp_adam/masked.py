@@ -28,7 +28,7 @@ class _Through(nn.Module):
     def forward(self, *_args: Any, inputs_embeds: Tensor, **_rest: Any) -> Any:
         from transformers.modeling_outputs import BaseModelOutput
 
-        return BaseModelOutput(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]
+        return BaseModelOutput(last_hidden_state=inputs_embeds)
 
 
 class WordHead(nn.Module):

@@ -44,9 +44,15 @@ class LowRankLinear(nn.Module):
         nn.init.zeros_(self.right.weight)
 
     @property
+    def whole(self) -> nn.Parameter:
+        """The parameter that the optimizer moves."""
+        parameter: nn.Parameter = self.plain.weight
+        return parameter
+
+    @property
     def weight(self) -> Tensor:
         """The whole weight, for code that looks at its type or place."""
-        return self.plain.weight
+        return self.whole
 
     def forward(self, x: Tensor) -> Tensor:
         """What ``plain`` computes."""
@@ -99,7 +105,8 @@ class LowRankCarrier:
         """What the optimizer moves: whole weights in place of their carriers, and what else trains."""
         thin = {id(p) for layer in self.layers.values() for p in (layer.left.weight, layer.right.weight)}
         rest = {name: p for name, p in trained.items() if id(p) not in thin}
-        return {f"{name}.weight": layer.plain.weight for name, layer in self.layers.items()} | rest
+        whole: dict[str, nn.Parameter] = {f"{name}.weight": layer.whole for name, layer in self.layers.items()}
+        return whole | rest
 
     def prepare(self, step: int) -> None:
         """New carriers for ``step``, the same whenever it is taken."""
@@ -143,5 +150,5 @@ def _linear_layers(layers: nn.ModuleList) -> Iterator[tuple[nn.Module, str]]:
                 yield parent, name
 
 
-def _grad(parameter: nn.Parameter) -> Tensor:
+def _grad(parameter: Tensor) -> Tensor:
     return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad

@@ -90,11 +90,17 @@ class StepLog:
         return cls(**finite)
 
 
-def summary(log: Sequence[StepLog]) -> dict[str, float]:
-    """Means over the steps of a run, finite numbers only; empty for an empty log. NOT PRIVATE."""
+def summary(log: Sequence[StepLog], *, expected_batch: float | None = None) -> dict[str, float]:
+    """Means over the steps of a run, finite numbers only; empty for an empty log. NOT PRIVATE.
+
+    The effective noise multiplier is σ/q (Li et al. 2022); divided by the number of records it is σ over the expected
+    batch, the noise of the averaged gradient in units of the clipping norm, given where ``expected_batch`` is.
+    """
     if not log:
         return {}
     drawn = [entry for entry in log if entry.drawn]
+    ratios = [entry.signal_to_noise for entry in log]
+    third = -(-len(log) // 3)
     found = {
         "steps": float(len(log)),
         "empty draws": float(len(log) - len(drawn)),
@@ -102,7 +108,11 @@ def summary(log: Sequence[StepLog]) -> dict[str, float]:
         "effective noise multiplier": log[0].sigma_eff,
         "mean gradient norm": float(np.mean([entry.mean_norm for entry in drawn])) if drawn else 0.0,
         "share clipped": float(np.mean([entry.clipped for entry in drawn])) if drawn else 0.0,
-        "signal to noise": float(np.mean([entry.signal_to_noise for entry in log])),
+        "signal to noise": float(np.mean(ratios)),
+        "signal to noise, first third": float(np.mean(ratios[:third])),
+        "signal to noise, last third": float(np.mean(ratios[-third:])),
         "records dropped for infinite gradients": float(sum(entry.dropped for entry in log)),
     }
+    if expected_batch is not None:
+        found["noise multiplier over expected batch"] = log[0].sigma_eff / expected_batch
     return {name: value for name, value in found.items() if np.isfinite(value)}

@@ -60,4 +60,4 @@ class NoisyRelease(Transform):
 
     def noised(self, x: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
         """``x`` plus noise, example i from ``generators[i]``."""
-        return x if self.sigma == 0 else x + self.sigma * normal_like(x, generators)
+        return x if self.sigma == 0 else x.add(normal_like(x, generators), alpha=self.sigma)

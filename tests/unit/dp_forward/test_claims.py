@@ -12,9 +12,11 @@ from dpeval.plugin import Task
 from dpeval.privacy.claims import epsilon_of_answers
 from dpeval.privacy.gaussian import analytic_gaussian_sigma, delta_of_gaussian, epsilon_of_gaussian
 from dpeval.privacy.shuffle import amplify, approximate_extra_delta
-from dpeval.types import Claim, NoClaim, Records
+from dpeval.types import Claim, NoClaim
 from dpeval_defenses.dp_forward import DPForward
+from dpeval_defenses.dp_forward.accounting import plan_noise
 from dpeval_defenses.dp_forward.labelling import LabelResponse
+from dpeval_defenses.dp_forward.statement import Shuffling, Statement
 
 TEXTS = ["a good day", "a bad day", "good tea again", "bad tea", "the good sun is", "the bad rain"] * 3
 
@@ -32,7 +34,6 @@ def test_a_randomised_label_is_composed_with_the_sequence(checkpoint_of, records
     """δ of the pair at the claimed ε, written out: the Gaussian's δ shifted by the label's privacy loss."""
     claim = claim_of(checkpoint_of("bert"), records_of(TEXTS), epsilon=2.0, label_epsilon=1.5)
     keep = 1 / (1 + math.exp(-1.5))
-    mu = 2 / analytic_gaussian_sigma(2.0, 1e-5, 2.0)
     mu = 2.0 / dict(claim.details)["sigma"]
     delta = keep * delta_of_gaussian(claim.epsilon - 1.5, mu) + (1 - keep) * delta_of_gaussian(claim.epsilon + 1.5, mu)
     assert delta == pytest.approx(1e-5, rel=1e-6)
@@ -120,17 +121,22 @@ def test_answers_compose(checkpoint_of, records_of):
     assert any("K answers compose" in part for part in claim.excludes)
 
 
-def test_shuffling_states_a_central_epsilon_where_one_is_proven(checkpoint_of):
-    many = Records(tuple(map(str, range(6000))), tuple(TEXTS[i % 18] for i in range(6000)), (0, 1) * 3000)
-    checkpoint = checkpoint_of("bert", max_length=8)
-    claim = claim_of(checkpoint, many, epsilon=0.5, shuffled=True, batch_size=512)
+def shuffled(epsilon, users, training="frozen"):
+    plan = plan_noise(epsilon=epsilon, delta=1e-5, clip=1.0, releases=1)
+    shuffling = Shuffling(users=users, clip=1.0)
+    return Statement(plan, plan.sigma, training, "output", 1, shuffling=shuffling).claim()
+
+
+def test_shuffling_states_a_central_epsilon_where_one_is_proven():
+    claim = shuffled(0.5, 6000)
     details = dict(claim.details)
     central = details["central epsilon, shuffled"]
     assert 0 < central < 0.5 / 2
+    assert central < details["central epsilon, shuffled, closed form"] < 0.5
     assert details["users of the shuffler"] == 6000
-    # One of the choices that the bound may take, by hand: never better than what is stated.
-    mu, local_delta = 2.0 / details["sigma"], 1e-10
-    start = epsilon_of_gaussian(mu, local_delta)
+    # One of the choices that the bound may take, by hand: not much better than what is stated.
+    local_delta = 1e-10
+    start = epsilon_of_gaussian(2.0 / details["sigma"], local_delta)
     report = amplify(6000, start, delta=1e-5 / 2, local_delta=local_delta)
     assert approximate_extra_delta(6000, report.epsilon, start, local_delta) < 1e-5 / 2
     assert central <= report.epsilon * 1.25
@@ -138,11 +144,15 @@ def test_shuffling_states_a_central_epsilon_where_one_is_proven(checkpoint_of):
     assert details["paper_translation epsilon (no guarantee)"] < central
 
 
-def test_shuffling_says_where_nothing_is_proven(checkpoint_of, records_of):
-    details = dict(claim_of(checkpoint_of("bert"), records_of(TEXTS), epsilon=8.0, shuffled=True).details)
-    assert details["central epsilon, shuffled"].startswith("none: ")
-    trained = claim_of(checkpoint_of("bert"), records_of(TEXTS), training="trained", shuffled=True)
-    assert dict(trained.details)["central epsilon, shuffled"] == "none: training used the clear texts"
+def test_shuffling_says_where_nothing_is_proven():
+    assert dict(shuffled(8.0, 6000).details)["central epsilon, shuffled"].startswith("none: ")
+    trained = dict(shuffled(0.5, 6000, "trained").details)
+    assert trained["central epsilon, shuffled"] == "none: training used the clear texts"
+
+
+def test_a_defense_hands_its_users_to_the_shuffler(checkpoint_of, records_of):
+    claim = claim_of(checkpoint_of("bert"), records_of(TEXTS), epsilon=2.0, shuffled=True)
+    assert dict(claim.details)["users of the shuffler"] == len(TEXTS)
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,44 @@ def test_each_training_text_is_noised_as_often_as_the_claim_says(
     assert set(seen.values()) == {4 // distinct}
 
 
+OPTIONS = [{"position": "encoder.1.ffn"}, {"position": "encoder.1.mha", "length_is_public": True}]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_later_epochs_cost_only_what_follows_the_noise(checkpoint_of, records_of, monkeypatch, options):
+    """Forward calls of what comes before the noise do not grow with the epochs; noisy tensors are drawn once."""
+    from dpeval_defenses.dp_forward import noise
+
+    counted = {"before": 0, "after": 0, "draws": 0}
+    checkpoint = checkpoint_of("bert")
+    build, normal = checkpoint.build, noise.normal_like
+
+    def watched(num_labels, seed):
+        model = build(num_labels, seed)
+        layers = model.encoder.encoder.layer
+        for name, part in (("before", layers[0].attention.self), ("after", layers[1].output.LayerNorm)):
+            part.register_forward_hook(lambda *_, name=name: counted.update({name: counted[name] + 1}))
+        return model
+
+    def drawn(x, generators):
+        counted["draws"] += len(generators)
+        return normal(x, generators)
+
+    def calls(epochs, training):
+        counted.update(before=0, after=0, draws=0)
+        train(checkpoint, records_of(TEXTS), epochs=epochs, training=training, **options)
+        return dict(counted)
+
+    object.__setattr__(checkpoint, "build", watched)
+    monkeypatch.setattr(noise, "normal_like", drawn)
+    few, many = calls(2, "frozen"), calls(6, "frozen")
+    assert many["before"] == few["before"]
+    assert many["draws"] == few["draws"] == len(TEXTS)
+    assert many["after"] - few["after"] == 4 * -(-len(TEXTS) // 4)
+    assert calls(6, "frozen-fresh")["draws"] == 6 * len(TEXTS)
+    assert calls(6, "trained")["before"] - calls(2, "trained")["before"] == 4 * -(-len(TEXTS) // 4)
+
+
 def test_a_position_that_can_be_gone_round_never_gets_a_claim(checkpoint_of, records_of):
     checkpoint, path = checkpoint_of("bert"), "encoder.layer.0.output.dense"
     assert "can be gone round" in DPForward(position=path).unfit(checkpoint, 10)

@@ -59,7 +59,7 @@ def test_published_noise_is_not_scaled_with_the_norm(checkpoint_of, records_of):
     claim = train(checkpoint_of("bert"), records_of(TEXTS), paper_compat=True, clip=3.0, delta=1e-5).claim
     details = dict(claim.details)
     assert (details["sensitivity"], details["sigma"]) == (6.0, pytest.approx(0.600229, rel=1e-5))
-    assert claim.epsilon > 100
+    assert claim.epsilon > 90
 
 
 def test_the_classic_mechanism_is_valued_by_what_it_gives(checkpoint_of, records_of):
@@ -76,6 +76,6 @@ def test_the_classic_mechanism_is_valued_by_what_it_gives(checkpoint_of, records
 
 def test_mvg_noise_drowns_everything(checkpoint_of, records_of):
     claim = train(checkpoint_of("bert"), records_of(TEXTS), mechanism="mvg", epsilon=8.0, delta=1e-5).claim
-    assert dict(claim.details)["sigma"] > 100
-    assert claim.epsilon < 0.1
+    assert dict(claim.details)["sigma"] > 50
+    assert claim.epsilon < 0.2
     assert dict(claim.details)["nominal epsilon"] == 8.0

@@ -120,7 +120,8 @@ def test_control_characters_become_visible():
 @given(ANY)
 def test_every_text_can_be_written(text):
     """Lone surrogates would end the last write of a run with an error."""
-    (cell(text) + prose(text) + fenced(text)).encode("utf-8")
+    shown = cell(text) + prose(text) + fenced(text)
+    assert shown.encode("utf-8").decode("utf-8") == shown
 
 
 @settings(deadline=None)

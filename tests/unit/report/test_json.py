@@ -48,7 +48,8 @@ def test_every_number_is_valid_json(sample_run):
     def refuse(name: str) -> float:
         raise AssertionError(name)
 
-    json.loads(render_json(sample_run.extreme()), parse_constant=refuse)
+    body = json.loads(render_json(sample_run.extreme()), parse_constant=refuse)
+    assert body["defenses"][1]["claim"]["epsilon"] == "infinity"
 
 
 def test_a_diagnostic_that_is_not_a_number_comes_back_as_such(sample_run):

@@ -1,0 +1,1 @@
+"""The efficiency benchmark of per-example clipping: ``python -m benchmarks.clipping --help``."""
