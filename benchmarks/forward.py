@@ -57,7 +57,7 @@ class Size:
 
 SHAPES = {
     "minilm": Size(6, 384, 12, 1536, 4, (0, 5)),
-    "bert-base": Size(12, 768, 12, 3072, 2, (0, 11)),
+    "bert-base": Size(12, 768, 12, 3072, 1, (0, 11)),
 }
 
 

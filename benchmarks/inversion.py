@@ -26,7 +26,6 @@ from dpeval.plugin import Knowledge
 from dpeval.types import NoClaim, Records
 from dpeval.views import Memo, embeddings_of
 from dpeval_attacks.inversion.gradient import GradientInversion
-
 from dpeval_attacks.inversion.search import SearchSpace, nearest
 
 VOCABULARY, WIDTH = 30522, 384
@@ -88,7 +87,7 @@ def gradient(repeats: int, tap: str, texts: int, folder: Path) -> None:
 
 def _sentences(n: int, seed: int) -> Records:
     rng = np.random.default_rng(seed)
-    words = "the film is a warm and clever story of two old friends who never quite say what they mean".split()
+    words = ["the", "film", "is", "a", "warm", "and", "clever", "story", "of", "two", "old", "friends", "who", "never", "quite", "say", "what", "they", "mean"]
     texts = tuple(" ".join(rng.choice(words, 14)) for _ in range(n))
     return Records(tuple(f"{seed}-{i}" for i in range(n)), texts, (0,) * n)
 

@@ -254,16 +254,26 @@ def _variants(kind: Kind, table: dict[str, Any], registry: Registry, place: Plac
     return [Named(use, label or use, plugin) for plugin in sweep(cls, table, place)]
 
 
+_SHOWN = 4
+"""Settings of a label above which those at their default are not worth their space."""
+
+
 def _distinct(found: list[Named]) -> list[Named]:
-    """Plug-ins of one name get the settings added in which any two of them differ, in the order of their fields."""
+    """Plug-ins of one name get the settings added in which any two of them differ, in the order of their fields.
+
+    Where many do, those that stand at their default are left out: what is missing from a label then has that value.
+    """
     result = []
     for one in found:
         family = [other.plugin for other in found if (other.use, other.label) == (one.use, one.label)]
-        shown = [
-            f"{field.name}={_short(getattr(one.plugin, field.name))}"
+        differing = [
+            field
             for field in dataclasses.fields(one.plugin)  # type: ignore[arg-type]  # the registry checked that it is one
             if len({repr(getattr(plugin, field.name)) for plugin in family}) > 1
         ]
+        if len(differing) > _SHOWN:
+            differing = [field for field in differing if getattr(one.plugin, field.name) != field.default]
+        shown = [f"{field.name}={_short(getattr(one.plugin, field.name))}" for field in differing]
         result.append(Named(one.use, " ".join([one.label, *shown]), one.plugin))
     return result
 

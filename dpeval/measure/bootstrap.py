@@ -66,6 +66,17 @@ def replicates(
     return np.concatenate(columns, axis=1)
 
 
+def over_models(drawn: Floats, rng: np.random.Generator) -> Floats:
+    """The second level: from values of shape ``(R, resamples)`` the mean over R models drawn with replacement.
+
+    Shape ``(resamples,)``. Records were drawn for all models together, so what they share stays shared.
+    """
+    models, resamples = drawn.shape
+    chosen = rng.integers(0, models, size=(models, resamples))
+    out: Floats = np.take_along_axis(drawn, chosen, axis=0).mean(axis=0)
+    return out
+
+
 def weighted_auc(run: Ranked, weights: Floats) -> Floats:
     """AUC of each reweighted sample, shape ``(resamples,)``."""
     below, members, nonmembers = _at_ties(run, weights)

@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 from dpeval.measure.results import Detail
 from dpeval.types import Floats
 
+_FARTHEST = 1e6
+"""Standard deviations beyond which a score is not told from another: differences stay finite."""
+
 
 class Scored(Protocol):
     """What is needed of a membership run."""
@@ -88,5 +91,6 @@ def _standard(run: Scored) -> Floats:
     low, middle, high = np.quantile(rest, (0.25, 0.5, 0.75))
     # Half of equal scores leave no quartile range; 1.349 is that of the standard normal distribution.
     scale = (high - low) / 1.349 or float(np.sort(rest).std()) or 1.0
-    out: Floats = (run.scores - middle) / scale
+    with np.errstate(over="ignore"):
+        out: Floats = np.clip((run.scores - middle) / scale, -_FARTHEST, _FARTHEST)
     return out

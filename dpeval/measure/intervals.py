@@ -172,6 +172,9 @@ def hierarchical(
     if not np.isfinite(array).all():
         raise ValueError(f"expected finite values, got {array.tolist()}")
     value = float(array.mean())
+    if within.clustered and within.units < 2:
+        # One group says nothing of how groups vary.
+        return Estimate(value, *_WHOLE[scale], n=n, level=level, models=len(array))
     bounds = _BOUNDS[scale](value, array, within, trials, level)
     return Estimate(value, min(bounds.low, value), max(bounds.high, value), n=n, level=level, models=len(array))
 
@@ -199,6 +202,7 @@ def _free_bounds(value: float, values: Floats, within: RecordCovariance, trials:
     return Bounds(value - half, value + half)
 
 
+_WHOLE = {Scale.RATE: (0.0, 1.0), Scale.DIFFERENCE: (-1.0, 1.0), Scale.FREE: (-math.inf, math.inf)}
 _BOUNDS = {Scale.RATE: _rate_bounds, Scale.DIFFERENCE: _difference_bounds, Scale.FREE: _free_bounds}
 
 

@@ -133,8 +133,9 @@ def _tpr(runs: Sequence[MembershipRun], fpr: float, level: float, resamples: int
         for run, a, b in zip(runs, bounds[:-1], bounds[1:], strict=True)
     ]
     drawn = bootstrap.tpr_replicates(
-        ranked, fpr, units=len(keys), resamples=resamples, rng=np.random.default_rng([salt, len(keys)])
-    )
+        ranked, fpr, units=len(keys), resamples=_enough(resamples, len(keys)),
+        rng=np.random.default_rng([salt, len(keys)]),
+    )  # fmt: skip
     members = [int(run.is_member.sum()) for run in runs]
     clustered = any(len(set(run.units)) < len(run.ids) for run in runs)
     return hierarchical(
@@ -144,6 +145,11 @@ def _tpr(runs: Sequence[MembershipRun], fpr: float, level: float, resamples: int
         trials=Trials(most=sum(members), edge=min(members)),
         level=level,
     )
+
+
+def _enough(resamples: int, units: int) -> int:
+    """Fewer resamples, never below 200, beyond twenty thousand records: there a variance needs no more."""
+    return min(resamples, max(200, 20_000_000 // units))
 
 
 @dataclass(frozen=True)

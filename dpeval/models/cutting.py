@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor, nn
 
 from dpeval.errors import ModelError
@@ -24,7 +25,7 @@ from dpeval.models.layout import Layout
 Forward: TypeAlias = Callable[..., Any]
 Reply: TypeAlias = Callable[[int, str, Forward, tuple[Any, ...], dict[str, Any]], Any]
 
-PROBE_ROWS, PROBE_LENGTH = 3, 5
+PROBE_ROWS, PROBE_LENGTH = 3, 8
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Answer:
 
 
 def answers_of(encoder: nn.Module, run: Callable[[], object]) -> dict[str, Answer]:
-    """The kind of answer of every module that ``run`` calls, by path, for a batch of 3 texts of 5 tokens."""
+    """The kind of answer of every module that ``run`` calls, by path, for a batch of 3 texts of 8 tokens."""
     found: dict[str, Answer] = {}
 
     def record(path: str) -> Callable[[nn.Module, Any, Any], None]:
@@ -177,7 +178,7 @@ def go_on_inside(
 
 def _answer_in_parts(stack: ExitStack, maps: list[nn.Module], tensor: Tensor) -> None:
     """Each map answers with its own columns of ``tensor``, once."""
-    parts = tensor.split([stacked_weight([each]).shape[0] for each in maps], dim=-1)
+    parts = torch.split(tensor, [stacked_weight([each]).shape[0] for each in maps], dim=-1)
 
     def once(part: Tensor) -> Forward:
         left = [part]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from torch import nn
@@ -45,7 +46,7 @@ class TapPoint:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The positions of one encoder."""
+    """The positions of one encoder as it is now; make a new one after changing its modules."""
 
     encoder: Any
     family: Family | None
@@ -58,9 +59,12 @@ class Layout:
         family = next((f for f in FAMILIES if _fits(f, encoder)), None)
         if family is not None:
             return cls(encoder, family, family.stack)
-        return cls(encoder, None, next((s for s in STACKS if isinstance(_find(encoder, s), nn.ModuleList)), None))
+        stacks = [s for s in STACKS if isinstance(_find(encoder, s), nn.ModuleList)]
+        # A decoder that reads an encoder's answer is not all of the model.
+        alone = [s for s in stacks if not (s.startswith("decoder.") and _find(encoder, "encoder"))]
+        return cls(encoder, None, next(iter(alone), None))
 
-    @property
+    @cached_property
     def blocks(self) -> Mapping[str, nn.Module]:
         """Every block once, by its path."""
         if self.stack is None:
@@ -77,7 +81,7 @@ class Layout:
         """Whether one block's modules serve for several layers."""
         return self.family is not None and self.family.inner is not None
 
-    @property
+    @cached_property
     def layers(self) -> nn.ModuleList:
         """The blocks in the order in which they are called; a shared one as often as it is called."""
         blocks = list(self.blocks.values())
@@ -131,7 +135,7 @@ class Layout:
         path = next(path for path, block in self.blocks.items() if block is self.layers[index])
         return TapPoint(name, None, layer=index, at=sub, joined=tuple(f"{path}.{part}" for part in sub.joined))
 
-    @property
+    @cached_property
     def convolution(self) -> str | None:
         """Path of a module that mixes the embeddings into the first block's output (DeBERTa-v2)."""
         path = f"{str(self.stack).rpartition('.')[0]}.conv"

@@ -35,6 +35,13 @@ TPR = r"tpr|true positive rate"
 PPV = r"\bppv\b"
 MEASURES = (
     Definition(
+        r"^blind auc",
+        "The AUC of the blind attacker, which sees texts and no score; above one half, the two groups differ "
+        "by themselves.",
+        0.5,
+        leak=False,
+    ),
+    Definition(
         r"minus blind",
         "AUC minus that of the blind attacker, which never sees the model, on the same records.",
         0.0,

@@ -9,35 +9,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from dpeval.measure.audit import audit_one_run
+from dpeval.measure.blind import Blind
 from dpeval.measure.epsilon import EpsilonBound
-from dpeval.measure.membership import LOW_FPRS, PREVALENCE, MembershipRun, measure_membership
+from dpeval.measure.membership import LOW_FPRS, PREVALENCE, MembershipRun, measure_gain, measure_membership
 from dpeval.measure.power import detectable_auc
 from dpeval.measure.rates import audit_gaussian, audit_rates
 from dpeval.measure.results import Detail, Measures
 from dpeval.scores.results import GAUSSIAN, ONE_RUN, RATES, Inclusion, ScoreAudit
-from dpeval.types import Adjacency, Claim, Floats, Trust, Undefined, Unit
-from dpeval.verdict import MEMBERSHIP_AUDIT, Verdict, judge
+from dpeval.scores.sides import Keys, Side, blind_attack, check_both, runs_of, side_of
+from dpeval.types import Adjacency, Claim, Measured, Trust, Undefined, Unit
+from dpeval.verdict import MEMBERSHIP_AUDIT, Untestable, Verdict, judge
 
-Keys = Sequence[Hashable] | ArrayLike
 DELTA = 1e-5
 """The δ of a claim where none is stated. A bound at a larger δ refutes claims at a smaller one too."""
-
-
-@dataclass(frozen=True, eq=False)
-class Side:
-    """Members or non-members: scores of shape ``(n,)``, and for each its id, group and training seed, where known."""
-
-    scores: Floats
-    ids: tuple[str, ...]
-    groups: tuple[str, ...] | None
-    seeds: tuple[str, ...]
 
 
 def audit_scores(
@@ -50,6 +39,8 @@ def audit_scores(
     nonmember_groups: Keys | None = None,
     member_seeds: Keys | None = None,
     nonmember_seeds: Keys | None = None,
+    member_texts: Sequence[str] | None = None,
+    nonmember_texts: Sequence[str] | None = None,
     claim_epsilon: float | None = None,
     delta: float = DELTA,
     inclusion: Inclusion | str = Inclusion.UNSTATED,
@@ -72,6 +63,8 @@ def audit_scores(
         member_groups: what was sampled together (user, document); groups count as one unit. Both sides or neither.
         member_seeds: the trained model that each score comes from; intervals then cover models and records. Both sides
             or neither.
+        member_texts: the records themselves. A blind attacker then tries to tell the sides apart without any score;
+            where it can, the audit is invalid. Both sides or neither.
         claim_epsilon: an ε that is claimed for one record (central, add or remove one) at ``delta``.
         delta: the δ of the claim and of the bounds.
         inclusion: how membership was decided; see :class:`Inclusion`.
@@ -89,10 +82,10 @@ def audit_scores(
     design = Inclusion(inclusion)
     _check_options(delta, prevalence, level, fprs, claim_epsilon)
     sides = (
-        _side("members", members, member_ids, member_groups, member_seeds, "m"),
-        _side("nonmembers", nonmembers, nonmember_ids, nonmember_groups, nonmember_seeds, "n"),
+        side_of("members", members, member_ids, member_groups, member_seeds, "m", member_texts),
+        side_of("nonmembers", nonmembers, nonmember_ids, nonmember_groups, nonmember_seeds, "n", nonmember_texts),
     )
-    _check_both(sides, (member_groups, nonmember_groups), (member_seeds, nonmember_seeds))
+    check_both(sides, (member_groups, nonmember_groups), (member_seeds, nonmember_seeds))
     runs = runs_of(*sides)
     if not runs:
         raise ValueError("expected scores of members and of non-members, got none of either")
@@ -100,13 +93,14 @@ def audit_scores(
         runs, prevalence=prevalence, salt=salt, level=level, resamples=resamples, exposed=exposed, fprs=fprs
     )
     bounds = _bounds(runs, design, delta, 1 - level, salt, found)
+    blind = blind_attack(runs, *sides, level)
     grouped = sides[0].groups is not None
     return ScoreAudit(
         members=len(sides[0].scores),
         nonmembers=len(sides[1].scores),
         models=len(runs),
         groups=len({unit for run in runs for unit in run.units}) if grouped else None,
-        estimates=found.estimates,
+        estimates={**found.estimates, **_beside_blind(runs, blind, level)},
         bounds=bounds,
         inclusion=design,
         delta=delta,
@@ -114,8 +108,13 @@ def audit_scores(
         prevalence=prevalence,
         detectable_auc=_detectable(runs, level),
         thresholds=_thresholds(found),
-        verdict=None if claim_epsilon is None else _verdict(claim_epsilon, delta, design, bounds),
-        warnings=(*found.warnings, *_warnings(runs, sides, named=member_ids is not None)),
+        verdict=None if claim_epsilon is None else _verdict(claim_epsilon, delta, design, bounds, blind),
+        invalid=blind is not None and blind.invalid,
+        warnings=(
+            *((blind.reason,) if blind and blind.invalid else ()),
+            *found.warnings,
+            *_warnings(runs, sides, named=member_ids is not None),
+        ),
         exposed=_exposed(found),
         details={k: v for k, v in found.details.items() if k == "reached"},
     )
@@ -133,65 +132,6 @@ def _check_options(
             raise ValueError(f"{name}: expected a rate between 0 and 1, got {rate}")
     if claim_epsilon is not None and not claim_epsilon >= 0:
         raise ValueError(f"claim_epsilon: expected a number of at least 0, got {claim_epsilon}")
-
-
-def _side(name: str, scores: ArrayLike, ids: Keys | None, groups: Keys | None, seeds: Keys | None, prefix: str) -> Side:
-    values = np.asarray(scores, dtype=np.float64)
-    if values.ndim != 1:
-        raise ValueError(f"{name}: expected scores of shape (n,), got {values.shape}")
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
-        raise ValueError(f"{name}: {len(bad)} of {len(values)} scores are infinite or NaN, the first at {bad[0]}")
-    n = len(values)
-    return Side(
-        values,
-        _keys(f"{name} ids", ids, n) or tuple(f"{prefix}{i}" for i in range(n)),
-        _keys(f"{name} groups", groups, n),
-        _keys(f"{name} seeds", seeds, n) or ("",) * n,
-    )
-
-
-def _keys(name: str, keys: Keys | None, n: int) -> tuple[str, ...] | None:
-    if keys is None:
-        return None
-    listed = tuple(map(str, keys.tolist() if isinstance(keys, np.ndarray) else list(keys)))  # type: ignore[arg-type]
-    if len(listed) != n:
-        raise ValueError(f"{name}: expected one for each of the {n} scores, got {len(listed)}")
-    return listed
-
-
-def _check_both(sides: tuple[Side, Side], groups: tuple[object, object], seeds: tuple[object, object]) -> None:
-    for name, (one, other) in (("groups", groups), ("seeds", seeds)):
-        if (one is None) != (other is None) and len(sides[0].scores) and len(sides[1].scores):
-            raise ValueError(f"{name}: give them for members and for non-members, or for neither")
-
-
-def runs_of(inside: Side, outside: Side) -> list[MembershipRun]:
-    """One run for each seed, in the order of first appearance.
-
-    Raises:
-        ValueError: an id stands twice in one run.
-    """
-    numbers = {g: i for i, g in enumerate(dict.fromkeys((*(inside.groups or ()), *(outside.groups or ()))))}
-    runs = []
-    for seed in dict.fromkeys((*inside.seeds, *outside.seeds)):
-        parts = [(side, [i for i, s in enumerate(side.seeds) if s == seed]) for side in (inside, outside)]
-        ids = tuple(side.ids[i] for side, at in parts for i in at)
-        _check_unique(ids, seed)
-        scores = np.concatenate([side.scores[at] for side, at in parts])
-        truth = np.concatenate([np.full(len(at), side is inside) for side, at in parts])
-        groups = tuple(numbers[side.groups[i]] for side, at in parts for i in at if side.groups is not None)
-        runs.append(MembershipRun(ids, scores, truth, groups or None))
-    return runs
-
-
-def _check_unique(ids: tuple[str, ...], seed: str) -> None:
-    if len(set(ids)) == len(ids):
-        return
-    seen: set[str] = set()
-    twice = next(key for key in ids if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-    where = f" of seed {seed!r}" if seed else ""
-    raise ValueError(f"record id {twice!r} stands twice among the scores{where}; ids name one record each")
 
 
 def _bounds(
@@ -212,7 +152,20 @@ def _bounds(
     }
 
 
-def _verdict(epsilon: float, delta: float, design: Inclusion, bounds: dict[str, EpsilonBound | Undefined]) -> Verdict:
+def _beside_blind(runs: Sequence[MembershipRun], blind: Blind | None, level: float) -> dict[str, Measured]:
+    if blind is None:
+        return {}
+    gain = measure_gain(runs, blind.runs, level=level) if blind.runs else blind.auc
+    return {"blind_auc": blind.auc, "auc_minus_blind": gain}
+
+
+def _verdict(
+    epsilon: float,
+    delta: float,
+    design: Inclusion,
+    bounds: dict[str, EpsilonBound | Undefined],
+    blind: Blind | None,
+) -> Verdict:
     claim = Claim(
         epsilon=epsilon,
         delta=delta,
@@ -223,6 +176,10 @@ def _verdict(epsilon: float, delta: float, design: Inclusion, bounds: dict[str, 
         accountant="not stated",
         scope="the model that gave the scores",
     )
+    if blind is not None and blind.invalid:
+        return Untestable(
+            "the texts alone tell members from non-members, so the scores may say nothing of a model", claim
+        )
     return judge(claim, bounds[ONE_RUN if design is Inclusion.COINS else RATES], MEMBERSHIP_AUDIT)
 
 

@@ -30,7 +30,7 @@ def audit(
         Path,
         typer.Argument(
             help="scores: .csv .tsv .jsonl .json .parquet or .npz with columns score and member, and if wanted id, "
-            "group and seed; a HIGHER score means MORE LIKELY A MEMBER",
+            "group, seed and text; a HIGHER score means MORE LIKELY A MEMBER",
             show_default=False,
         ),
     ],

@@ -42,6 +42,8 @@ def audit_file(
         nonmember_groups=_of(table.group, outside),
         member_seeds=_of(table.seed, inside),
         nonmember_seeds=_of(table.seed, outside),
+        member_texts=_of(table.text, inside),
+        nonmember_texts=_of(table.text, outside),
         claim_epsilon=claim_epsilon,
         delta=delta,
         inclusion=inclusion,

@@ -1,8 +1,8 @@
 """Reads a file of membership scores: .csv, .tsv, .jsonl, .json, .parquet or .npz, with errors that say where.
 
-Columns ``score`` and ``member`` are needed; ``id``, ``group`` and ``seed`` are read where the file has them. Whether a
-record is a member is said by ``true``/``false``, ``1``/``0`` or words such as ``member``/``non-member``. An .npz file
-holds these columns as arrays, or two arrays of scores, ``members`` and ``nonmembers``.
+Columns ``score`` and ``member`` are needed; ``id``, ``group``, ``seed`` and ``text`` are read where the file has them.
+Whether a record is a member is said by ``true``/``false``, ``1``/``0`` or words such as ``member``/``non-member``. An
+.npz file holds these columns as arrays, or two arrays of scores, ``members`` and ``nonmembers``.
 
 >>> import tempfile, pathlib
 >>> path = pathlib.Path(tempfile.mkdtemp()) / "s.csv"
@@ -35,11 +35,11 @@ from dpeval.data.table import Table
 T = TypeVar("T")
 ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".npz")
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"score": ("scores",), "member": ("is_member",), "id": ("record_id",), "group": (), "seed": ()}
+    {"score": ("scores",), "member": ("is_member",), "id": ("record_id",), "group": (), "seed": (), "text": ()}
 )
 """What a column may be called beside its own name."""
 YES = frozenset({"true", "1", "1.0", "yes", "member", "in"})
-NO = frozenset({"false", "0", "0.0", "no", "nonmember", "non-member", "non_member", "out"})
+NO = frozenset({"false", "0", "0.0", "no", "nonmember", "non-member", "non_member", "non member", "out"})
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class ScoreFile:
     id: tuple[str, ...] | None = None
     group: tuple[str, ...] | None = None
     seed: tuple[str, ...] | None = None
+    text: tuple[str, ...] | None = None
 
 
 def read_scores(path: Path, columns: Mapping[str, str] | None = None) -> ScoreFile:
@@ -72,7 +73,8 @@ def read_scores(path: Path, columns: Mapping[str, str] | None = None) -> ScoreFi
     if score is None or member is None:
         raise AssertionError("needed columns are found or refused")
     keys = {field: _column(table, names[field], _key) for field in ("id", "group", "seed")}
-    found = ScoreFile(path.name, score, member, keys["id"], keys["group"], keys["seed"])
+    texts = _column(table, names["text"], _text)
+    found = ScoreFile(path.name, score, member, keys["id"], keys["group"], keys["seed"], texts)
     _check_classes(found, names["member"] or "member")
     _check_ids(found, table, names["id"] or "id")
     return found
@@ -221,6 +223,12 @@ def _key(cell: object) -> str:
     if not word:
         raise ValueError("the cell is empty; name it, or leave the column out")
     return word
+
+
+def _text(cell: object) -> str:
+    if not isinstance(cell, str):
+        raise ValueError(f"expected a text, got {cell!r}; leave the column out where records have none")  # noqa: TRY004
+    return cell
 
 
 def _check_classes(found: ScoreFile, column: str) -> None:

@@ -40,6 +40,7 @@ def markdown(audit: ScoreAudit) -> str:
     """The report; ends with one line break."""
     parts = [
         "# Audit of membership scores",
+        *(["> **INVALID.** See the first warning: no number below may be read as a leak."] if audit.invalid else []),
         *_verdict(audit),
         *[f"> Warning: {prose(warning)}" for warning in audit.warnings],
         _reading(audit),
@@ -97,6 +98,8 @@ def _reading(audit: ScoreAudit) -> str:
     auc, limit = audit.auc, audit.detectable_auc
     if isinstance(auc, Undefined):
         return f"Nothing can be said: {prose(auc.reason)}."
+    if audit.invalid:
+        return "Members and non-members are different kinds of text; what the scores find may be that."
     if auc.low > 0.5:
         said = (
             f"Shown one record that was trained on and one that was not, these scores pick the right one in "

@@ -55,6 +55,8 @@ class ScoreAudit:
     """The frozen threshold of each model, chosen on the calibration half."""
     verdict: Verdict | None = None
     """What became of the stated claim; ``None`` where none was stated."""
+    invalid: bool = False
+    """Whether the blind attacker, which sees the texts and no score, tells members from non-members."""
     warnings: tuple[str, ...] = ()
     exposed: tuple[Mapping[str, Detail], ...] = ()
     """The most exposed members by id, most exposed first: ``id``, ``excess``, ``p``, ``models_as_member``."""
@@ -91,6 +93,21 @@ class ScoreAudit:
     def epsilon(self) -> EpsilonBound | Undefined:
         """The lower bound on ε that the stated design supports, and that judges a claim."""
         return self.bounds[ONE_RUN if self.inclusion is Inclusion.COINS else RATES]
+
+    @property
+    def epsilon_rates(self) -> EpsilonBound | Undefined:
+        """ε from two error rates (Clopper-Pearson), threshold chosen on one half and bounded on the other."""
+        return self.bounds[RATES]
+
+    @property
+    def epsilon_gaussian(self) -> EpsilonBound | Undefined:
+        """ε if the mechanism's trade-off curve is Gaussian: for reading, never for refuting."""
+        return self.bounds[GAUSSIAN]
+
+    @property
+    def epsilon_one_run(self) -> EpsilonBound | Undefined:
+        """ε from one run whose records were included by independent coins, where that was stated."""
+        return self.bounds[ONE_RUN]
 
     @property
     def refuted(self) -> bool:

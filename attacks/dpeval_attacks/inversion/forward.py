@@ -17,7 +17,6 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dpeval.types import Floats, Ints
@@ -126,22 +125,20 @@ class MapForward:
 
     reader: Reader
     log_prior: Floats
-    whitened: NDArray[np.float32]
     unexplained: float
     """Root mean square of what the picture leaves unexplained of released own rows, per entry."""
 
     @classmethod
     def of(cls, reader: Reader, own: OwnTexts) -> MapForward:
         """The picture of ``reader`` with its whitening."""
-        whitened = (reader.picture.means @ reader.whitening.matrix).astype(np.float32)
         prior = log_frequencies(own.study.inner_tokens, len(own.table))
-        return cls(reader, prior, whitened, reader.picture.unexplained(own.study.sample))
+        return cls(reader, prior, reader.picture.unexplained(own.study.sample))
 
     def problem(self, placed: Placed, candidates: Ints) -> Problem:
         """The whitened expected rows of the candidates are mixed, each row for itself."""
         gains = torch.from_numpy(placed.sample.gains.astype(np.float32)).to(placed.device)
         seen = torch.from_numpy(self.reader.queries(placed.sample).astype(np.float32)).to(placed.device)
-        vectors = torch.from_numpy(self.whitened[candidates]).to(placed.device)
+        vectors = torch.from_numpy(self.reader.space.of_ids(candidates)).to(placed.device)
         prior = torch.from_numpy(self.log_prior[candidates].astype(np.float32)).to(placed.device)
         return Problem(
             seen=placed.at(seen),

@@ -32,7 +32,7 @@ from dpeval_attacks.inversion.search import Metric as SearchMetric
 Metric: TypeAlias = Literal["l2", "cosine", "likelihood"]
 METRICS: tuple[Metric, ...] = ("l2", "cosine", "likelihood")
 GOOD_ENOUGH = 0.995
-"""Held-out accuracy above which no second picture is tried."""
+"""Held-out accuracy above which the first picture is used as it is."""
 PUBLIC_RIDGE = 0.1
 """Clear public rows carry no noise and need this share of the ridge."""
 
@@ -103,17 +103,15 @@ class NearestInversion(InversionAttack):
         exact = school.exact(sample)
         if exact is not None and exact.unexplained <= school.picture(sample, self.ridge).unexplained(sample):
             return exact
-        picture = school.picture(sample, self.ridge)
-        held_out = school.read_by(school.picture(learn_on, self.ridge), learn_on).accuracy(try_on)
-        if held_out < GOOD_ENOUGH:
-            clear = public_sample(
-                knowledge.checkpoint, own.texts, own.tokens, view.tap, width=own.width, device=ctx.device
-            )
-            rival = None if clear is None else school.picture(clear, self.ridge * PUBLIC_RIDGE)
-            if rival is not None:
-                publicly = school.read_by(rival, learn_on).accuracy(try_on)
-                picture = rival if publicly >= held_out else picture
-        return school.read_by(picture, sample)
+        tried = school.read_by(school.picture(learn_on, self.ridge), learn_on)
+        held_out = tried.accuracy(try_on)
+        if held_out >= GOOD_ENOUGH:
+            return tried
+        clear = public_sample(knowledge.checkpoint, own.texts, own.tokens, view.tap, width=own.width, device=ctx.device)
+        rival = None if clear is None else school.picture(clear, self.ridge * PUBLIC_RIDGE)
+        if rival is not None and school.read_by(rival, learn_on).accuracy(try_on) >= held_out:
+            return school.read_by(rival, sample)
+        return school.read_by(school.picture(sample, self.ridge), sample)
 
 
 @dataclass(frozen=True, eq=False)

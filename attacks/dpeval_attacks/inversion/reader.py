@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from dpeval.types import Floats, Ints
-from dpeval_attacks.inversion.observation import Picture, Sample, Whitening, fit_picture
+from dpeval_attacks.inversion.observation import Picture, Sample, Whitening, fit_picture, of_vocabulary
 from dpeval_attacks.inversion.search import IndexKind, Metric, SearchSpace
 
 __all__ = ["Reader", "ReadsRows", "fit_picture"]
@@ -66,7 +66,7 @@ class Reader:
         """
         picture = picture.scaled_to(sample)
         whitening = Whitening.of(picture, sample, noise=noise)
-        candidates = picture.means @ whitening.matrix
+        candidates = of_vocabulary(picture.means, whitening.matrix)
         kappa = 1.0
         if metric == "cosine" and log_prior is not None:
             kappa = _concentration(_queries(picture, whitening, sample), candidates[sample.tokens])

@@ -112,6 +112,11 @@ class SearchSpace:
         """Columns of a candidate, without those that carry length and prior."""
         return self.vectors.shape[1] - (2 if self.metric == "l2" else 1)
 
+    def of_ids(self, ids: Ints) -> Rows:
+        """The vectors of candidates by their id, shape of ``ids`` and the width; every id must be a candidate."""
+        found: Rows = self.vectors[np.searchsorted(self.ids, ids), : self.width]
+        return found
+
     @property
     def inverted(self) -> bool:
         """Whether an inverted file is searched."""

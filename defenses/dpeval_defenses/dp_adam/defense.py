@@ -28,17 +28,18 @@ from dpeval.privacy.claims import Detail
 from dpeval.types import Dataset, Records
 from dpeval_defenses.dp_adam.accounting import Accounting, Plan
 from dpeval_defenses.dp_adam.adapt import Adapted, adapt_classifier, parse_adapt
+from dpeval_defenses.dp_adam.checks import check_settings
 from dpeval_defenses.dp_adam.clipping import ClippedGradients
 from dpeval_defenses.dp_adam.features import Source
 from dpeval_defenses.dp_adam.infilling import Infilling, infilling_for
 from dpeval_defenses.dp_adam.noise import Noise, SecureNoise, SeededNoise
 from dpeval_defenses.dp_adam.problem import problem_of
 from dpeval_defenses.dp_adam.prompted import PromptedRelease
+from dpeval_defenses.dp_adam.rates import default_rates
 from dpeval_defenses.dp_adam.release import DPAdamRelease
 from dpeval_defenses.dp_adam.resume import run_to_end
 from dpeval_defenses.dp_adam.sampler import FixedSizeSampler, PoissonSampler, Sampler
 from dpeval_defenses.dp_adam.settings import Schedule, TrainSettings
-from dpeval_defenses.dp_adam.template import parse_template
 from dpeval_defenses.dp_adam.trainer import PerExampleLoss, PrivateTrainer, finish
 from dpeval_defenses.dp_adam.unfit import why_unfit
 
@@ -53,7 +54,7 @@ class DPAdam(Defense):
     """
 
     source: ClassVar[str] = "Li, Tramèr, Liang and Hashimoto 2022, arXiv 2110.05679"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     epsilon: float | None = None
     """The target; the noise is chosen so that the ε of the steps taken is at most this. 8 unless noise is given."""
@@ -71,9 +72,10 @@ class DPAdam(Defense):
     """The expected number of records in a step; from N on, every step takes all records."""
     micro_batch: int = 32
     """At most so many records go through the model at once; a step may take many times more."""
-    learning_rate: float = 5e-4
+    learning_rate: float | None = None
+    """By default one that suits ``adapt``: 5e-4 for full, last-K and rgp, 1e-3 for lora and bitfit, 0.1 for a head."""
     head_learning_rate: float | None = None
-    """A new head wants a larger rate than pretrained weights when steps are few; by default the same."""
+    """By default the same as a given ``learning_rate``; where none is given, 0.1 for a new head (see ``rates``)."""
     weight_decay: float = 0.0
     """Decoupled from the gradient."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
@@ -110,10 +112,23 @@ class DPAdam(Defense):
             )
         if self.epsilon is None and self.noise_multiplier is None:
             object.__setattr__(self, "epsilon", 8.0)
-        _check_numbers(self)
-        _check_objective(self)
+        check_settings(self)
         parse_adapt(self.adapt)
         self.accounting.check()
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """The learning rates of what is pretrained and of the head."""
+        body, head = self.learning_rate, self.head_learning_rate
+        if body is None:
+            usual = default_rates(
+                parse_adapt(self.adapt).kind,
+                new_head=self.objective == "head",
+                optimizer=self.optimizer,
+                clip=self.clip,
+            )
+            return usual[0], usual[1] if head is None else head
+        return body, body if head is None else head
 
     @property
     def accounting(self) -> Accounting:
@@ -199,8 +214,8 @@ class DPAdam(Defense):
 
     def _settings(self, steps: int, noise_multiplier: float, ctx: Context) -> TrainSettings:
         return TrainSettings(
-            steps=steps, max_norm=self.clip, noise_multiplier=noise_multiplier, learning_rate=self.learning_rate,
-            head_learning_rate=self.head_learning_rate,
+            steps=steps, max_norm=self.clip, noise_multiplier=noise_multiplier,
+            learning_rate=self.rates[0], head_learning_rate=self.rates[1],
             weight_decay=self.weight_decay, optimizer=self.optimizer, schedule=self.schedule,
             warmup=round(self.warmup * steps),
             micro_batch=self.micro_batch, dropout_entropy=_entropy(ctx, "dropout"),
@@ -229,28 +244,3 @@ def _wording(source: Source) -> tuple[Detail, ...]:
 def _entropy(ctx: Context, name: str) -> int:
     """128 bits from the run's seed, for one purpose."""
     return int.from_bytes(ctx.rng("dp-adam", name).bytes(16), "little")
-
-
-def _check_numbers(defense: DPAdam) -> None:
-    """The rest of the numbers are checked where they are used."""
-    for name in ("lora_rank", "prefix_length", "rgp_rank", "batch_size", "micro_batch", "epochs"):
-        if getattr(defense, name) < 1:
-            raise ValueError(f"dp-adam: expected {name} >= 1, got {getattr(defense, name)}")
-    for name in ("clip", "learning_rate"):
-        if not 0 < getattr(defense, name) < float("inf"):
-            raise ValueError(f"dp-adam: expected {name} > 0, got {getattr(defense, name)}")
-    if defense.head_learning_rate is not None and not 0 < defense.head_learning_rate < float("inf"):
-        raise ValueError(f"dp-adam: expected head_learning_rate > 0, got {defense.head_learning_rate}")
-    if not 0 <= defense.weight_decay < float("inf"):
-        raise ValueError(f"dp-adam: expected weight_decay >= 0, got {defense.weight_decay}")
-    if not 0 <= defense.warmup <= 1:
-        raise ValueError(f"dp-adam: expected warmup from 0 to 1, a share of the steps, got {defense.warmup}")
-
-
-def _check_objective(defense: DPAdam) -> None:
-    if defense.objective == "head" and (defense.template is not None or defense.label_words):
-        raise ValueError("dp-adam: template and label_words belong to objective = 'infilling'")
-    if defense.template is not None:
-        parse_template(defense.template)
-    if len(set(defense.label_words)) != len(defense.label_words):
-        raise ValueError(f"dp-adam: expected a word of its own for each class, got {', '.join(defense.label_words)}")

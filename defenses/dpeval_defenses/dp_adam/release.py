@@ -17,6 +17,7 @@ import torch
 from dpeval.files import write_json
 from dpeval.models.checkpoint import Checkpoint
 from dpeval.models.release import TextRelease
+from dpeval.types import Claim
 from dpeval_defenses.dp_adam.prefix import load_prefix, save_prefix, without_prefix
 from dpeval_defenses.dp_adam.steplog import StepLog, summary
 
@@ -36,7 +37,8 @@ class DPAdamRelease(TextRelease):
     @property
     def diagnostics(self) -> Mapping[str, float]:
         """Means over the steps, as in :func:`dpeval_defenses.dp_adam.steplog.summary`. NOT PRIVATE."""
-        return summary(self.log)
+        records = dict(self.stated.details).get("records") if isinstance(self.stated, Claim) else None
+        return summary(self.log, num_records=None if records is None else int(records))
 
     def save(self, folder: Path) -> None:
         """As the standard release, with the prefix beside it, and the log, marked as what it is."""

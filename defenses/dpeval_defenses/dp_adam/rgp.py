@@ -20,6 +20,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 import torch
@@ -46,8 +47,7 @@ class LowRankLinear(nn.Module):
     @property
     def whole(self) -> nn.Parameter:
         """The parameter that the optimizer moves."""
-        parameter: nn.Parameter = self.plain.weight
-        return parameter
+        return cast(nn.Parameter, self.plain.weight)
 
     @property
     def weight(self) -> Tensor:

@@ -90,11 +90,11 @@ class StepLog:
         return cls(**finite)
 
 
-def summary(log: Sequence[StepLog], *, expected_batch: float | None = None) -> dict[str, float]:
+def summary(log: Sequence[StepLog], *, num_records: int | None = None) -> dict[str, float]:
     """Means over the steps of a run, finite numbers only; empty for an empty log. NOT PRIVATE.
 
-    The effective noise multiplier is σ/q (Li et al. 2022); divided by the number of records it is σ over the expected
-    batch, the noise of the averaged gradient in units of the clipping norm, given where ``expected_batch`` is.
+    The effective noise multiplier is σ/q (Li et al. 2022). Over ``num_records`` it is σ/(qN), the noise of the averaged
+    gradient in units of the clipping norm.
     """
     if not log:
         return {}
@@ -113,6 +113,6 @@ def summary(log: Sequence[StepLog], *, expected_batch: float | None = None) -> d
         "signal to noise, last third": float(np.mean(ratios[-third:])),
         "records dropped for infinite gradients": float(sum(entry.dropped for entry in log)),
     }
-    if expected_batch is not None:
-        found["noise multiplier over expected batch"] = log[0].sigma_eff / expected_batch
+    if num_records is not None:
+        found["noise multiplier over expected batch"] = log[0].sigma_eff / num_records
     return {name: value for name, value in found.items() if np.isfinite(value)}

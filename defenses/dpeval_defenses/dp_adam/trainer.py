@@ -108,6 +108,7 @@ class PrivateTrainer:
         self.model.zero_grad(set_to_none=True)
         if self._carrier is not None:
             self._carrier.prepare(step)
+            self.world.agree(p.data for p in self.trained.values())
         tally = self._accumulate(step)
         entry = self._privatise(step, tally)
         if self._carrier is not None:

@@ -99,7 +99,8 @@ def pretrain(
     checkpoint = load_checkpoint(ModelConfig(source=str(source.resolve()), max_length=how.max_length), Path())
     model = masked_model(checkpoint, how, ctx)
     masked = MaskedTexts.of(texts, checkpoint, how.mask_rate)
-    table = model.encoder.get_input_embeddings()
+    encoder: Any = model.encoder
+    table = encoder.get_input_embeddings()
     head = TokenHead(checkpoint.hidden_size, table, ctx.generator("token head")).to(ctx.device)
     losses = _fit(model, head, checkpoint, masked, how, ctx)
     _write(model, checkpoint, out, how, len(texts), losses)
@@ -114,7 +115,8 @@ def masked_model(checkpoint: Checkpoint, how: Pretraining, ctx: Context) -> Text
     check_release_point(model, how.position, checkpoint)
     if how.position == "output":
         raise ModelError("position 'output' has one row for a text; expected a position with a row for each token")
-    model.pool, model.head = EveryRow(), Through(checkpoint.hidden_size)
+    model.add_module("pool", EveryRow())
+    model.head = Through(checkpoint.hidden_size)
     return model.to(ctx.device)
 
 

@@ -108,8 +108,8 @@ class Statement:
 
     def _scope(self, labels: LabelNoise | None) -> str:
         what = _WHAT[self.level]
-        if self.lengths != "fixed":
-            what += ", among texts with as many tokens"
+        if self.lengths != "fixed" and self.unit is Unit.SEQUENCE:
+            what = "each text (its words and their order) against any other of as many tokens"
         many = f"the noised tensor of {self._row_words()} at {self.position}"
         parts = []
         if self.covers_training:

@@ -100,7 +100,7 @@ def test_one_class_of_shadow_rows_is_no_answer_and_no_error():
 
 
 def test_the_order_of_the_candidates_does_not_move_a_score_much_and_the_ids_stay_joined():
-    target, records, ctx, member = world()
+    target, records, ctx, _member = world()
     turned = records.take(range(len(records) - 1, -1, -1))
     one = LearnedAttack(shadows=6).score(target, records, None, ctx)
     other = LearnedAttack(shadows=6).score(target, turned, None, ctx)

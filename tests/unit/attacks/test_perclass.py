@@ -69,4 +69,4 @@ def test_it_helps_where_the_model_is_surer_of_one_class(signal):
 def test_the_published_protocol_names_its_sound_version():
     attack = ThresholdAttack(signal="entropy", protocol="published")
     assert attack.sound == ThresholdAttack(signal="entropy")
-    assert attack.sound.sound is attack.sound
+    assert attack.sound.sound == attack.sound

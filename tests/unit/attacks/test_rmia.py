@@ -29,7 +29,7 @@ def gains(target, shadows, inside, **options):
 
 @pytest.mark.parametrize("a", [0.0, 0.3, 1.0])
 def test_the_average_is_the_published_one(a):
-    _, shadows, inside, _, n = world(n=20, z=5)
+    _, shadows, inside, _, _n = world(n=20, z=5)
     p = np.exp(shadows)
     outs = np.array([p[~inside[:, i], i].mean() for i in range(25)])
     ins = np.array([p[inside[:, i], i].mean() if inside[:, i].any() else a * outs[i] + 1 - a for i in range(25)])
@@ -58,7 +58,7 @@ def test_it_beats_the_raw_probability_at_a_low_false_positive_rate():
 
 
 def test_a_is_the_one_that_does_best_on_the_first_shadows():
-    _, shadows, inside, _, n = world()
+    _, shadows, inside, _, _n = world()
     slow = {}
     for a in GRID:
         found = []

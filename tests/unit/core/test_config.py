@@ -48,6 +48,14 @@ def test_every_setting_that_varies_is_in_the_label(tmp_path: Path) -> None:
     assert labels == ["none adapt=head epochs=1", "none adapt=head epochs=2", "none adapt=full epochs=1"]
 
 
+def test_a_label_of_many_settings_leaves_out_the_defaults(tmp_path: Path) -> None:
+    more = 'use = "dp-forward"\nlevel = "token"\nposition = "embedding"\nepsilon = [1, 8]\nclip = 2\nshuffled = true'
+    plain = '\n[[defense]]\nuse = "dp-forward"'
+    labels = [d.label for d in read_matrix(matrix(tmp_path, defense=f"\n[[defense]]\n{more}{plain}")).defenses]
+    full = "dp-forward position=embedding {}clip=2 level=token shuffled=True"
+    assert labels[1:] == [full.format("epsilon=1 "), full.format(""), "dp-forward"]
+
+
 def test_two_tables_of_one_plugin_are_told_apart_by_what_differs(tmp_path: Path) -> None:
     found = read_matrix(matrix(tmp_path, defense='epochs = 1\n[[defense]]\nuse = "none"\nepochs = 3'))
     assert [d.label for d in found.defenses] == ["none epochs=1", "none epochs=3"]

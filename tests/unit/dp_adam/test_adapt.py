@@ -132,7 +132,7 @@ def test_the_head_trained_on_kept_features_equals_the_slow_way(task) -> None:
 def test_unknown_ways_are_refused_with_the_nearest() -> None:
     with pytest.raises(ValueError, match="did you mean 'lora'"):
         DPAdam(adapt="loras")
-    with pytest.raises(ValueError, match="unknown way 'last-0'"):
+    with pytest.raises(ValueError, match="unknown 'last-0'"):
         DPAdam(adapt="last-0")
 
 

@@ -26,6 +26,16 @@ def test_epsilon_is_eight_unless_noise_is_given() -> None:
         DPAdam(epsilon=1.0, noise_multiplier=1.0)
 
 
+def test_a_new_head_gets_a_larger_rate_unless_one_is_given() -> None:
+    """Unset, the rates suit what trains; one rate given is the rate of all, as in the paper."""
+    assert DPAdam(adapt="lora").rates == (1e-3, 0.1)
+    assert DPAdam(adapt="head").rates == (0.1, 0.1)
+    assert DPAdam(adapt="full", learning_rate=5e-4).rates == (5e-4, 5e-4)
+    assert DPAdam(adapt="full", head_learning_rate=0.01).rates == (5e-4, 0.01)
+    assert DPAdam(adapt="full", objective="infilling").rates == (5e-4, 5e-4)
+    assert DPAdam(optimizer="sgd", clip=0.5).rates == (0.2, 0.2)
+
+
 @pytest.mark.parametrize("accountant", ["pld", "rdp"])
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_the_claim_never_exceeds_the_target_and_comes_close(task, accountant: str, epsilon: float) -> None:

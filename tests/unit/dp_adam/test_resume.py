@@ -59,6 +59,34 @@ def test_a_run_killed_at_step_ten_of_twenty_ends_with_the_epsilon_of_twenty(
     assert dict(claim.details)["sampling rate"] == again.sampler.rate
 
 
+def test_a_run_killed_between_two_micro_batches_repeats_the_whole_step(problem, tmp_path: Path) -> None:
+    """Half a sum is never saved: the step is drawn, clipped and noised again, as it would have been."""
+    unbroken = problem().trainer(micro_batch=2, rate=0.5)
+    resume.run_to_end(unbroken, tmp_path / "unbroken", every=1)
+    p, calls = problem(), []
+    killed = p.trainer(micro_batch=2, rate=0.5)
+
+    def loss(at):
+        calls.append(killed.steps_taken)
+        return 1 / 0 if calls.count(3) == 3 else p.loss(at)
+
+    killed._loss = loss
+    with pytest.raises(ZeroDivisionError):
+        resume.run_to_end(killed, tmp_path / "at", every=1)
+    again = problem().trainer(micro_batch=2, rate=0.5)
+    resume.restore(again, tmp_path / "at")
+    assert again.steps_taken == 3
+    resume.run_to_end(again, tmp_path / "at", every=1)
+    assert all(torch.equal(a, b) for a, b in zip(weights(unbroken), weights(again), strict=True))
+    assert again.log == unbroken.log
+
+
+def test_checkpoints_come_rarely_unless_asked_for(problem, tmp_path: Path) -> None:
+    """A training of milliseconds saves nothing; the end is the same."""
+    resume.run_to_end(problem().trainer(), tmp_path / "at")
+    assert not resume.found(tmp_path / "at")
+
+
 def test_steps_after_a_resume_have_noise_of_their_own(problem, tmp_path: Path) -> None:
     """Steps 3 and 4 after a stop do not repeat the noise of steps 1 and 2."""
     p = problem()

@@ -66,7 +66,7 @@ def test_what_each_regime_does_not_cover_is_said(checkpoint_of, records_of):
 @pytest.mark.parametrize("regime", ["frozen", "frozen-fresh"])
 def test_what_comes_before_the_noise_is_bit_identical_after_training(checkpoint_of, records_of, name, regime):
     checkpoint = checkpoint_of(name)
-    for position in ("embedding", "encoder.0.mha", "encoder.0.ffn", "encoder.1.add_norm_1", "output"):
+    for position in ("embedding", "encoder.0.mha", "encoder.0.ffn", "encoder.0.qkv", "encoder.1.add_norm_1", "output"):
         release = train(checkpoint, records_of(TEXTS), position=position, training=regime, seed=1)
         public, trained = checkpoint.build(2, 1).state_dict(), release.classifier.state_dict()
         before = parameters_before(release.classifier, position)

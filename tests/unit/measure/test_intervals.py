@@ -7,8 +7,10 @@ import pytest
 from scipy import stats
 
 from dpeval.measure import bootstrap
+from dpeval.measure.bootstrap import Ranked, auc_replicates, over_models
 from dpeval.measure.influence import Part, auc_part, combination, difference, rate_parts, ratio_part
-from dpeval.measure.intervals import Scale, clopper_pearson, estimate, record_covariance, wilson
+from dpeval.measure.intervals import Scale, clopper_pearson, estimate, record_covariance, significance, wilson
+from dpeval.measure.multiple import p_value
 from dpeval.measure.roc import auc
 
 
@@ -185,3 +187,36 @@ def test_mismatches_are_refused() -> None:
         Part(0.5, np.zeros(3), ("a", "b"), 2, 2)
     with pytest.raises(ZeroDivisionError):
         ratio_part([0, 0], [0, 0], ("a", "b"))
+
+
+def test_one_group_says_nothing_of_how_groups_vary() -> None:
+    """Its records stand or fall together, so the interval is all that is possible."""
+    found = estimate([ratio_part([1, 1, 0, 1], [1] * 4, ["g"] * 4)])
+    assert (found.value, found.low, found.high) == (0.75, 0.0, 1.0)
+
+
+def test_a_p_value_is_the_level_at_which_the_interval_touches() -> None:
+    """With few models it is larger than the normal one at the same distance."""
+    rng = np.random.default_rng(5)
+    parts = [
+        ratio_part(rng.random(400) < 0.55 + 0.03 * k, np.ones(400), [f"r{i}" for i in range(400)]) for k in range(3)
+    ]
+    p = significance(parts, 0.5)
+    assert estimate(parts, level=1 - p * 1.01).excludes(0.5) != estimate(parts, level=1 - p / 1.01).excludes(0.5)
+    assert p > p_value(estimate(parts), 0.5)
+    assert significance([ratio_part(np.ones(9), np.ones(9), [f"r{i}" for i in range(9)])], 1.0) == 1.0
+
+
+def test_two_levels_agree_with_resampling_models_and_records() -> None:
+    """The analytic variance of ten models on shared records is that of the two-level bootstrap."""
+    rng, n, models = np.random.default_rng(6), 250, 10
+    pool, runs, parts = rng.normal(size=n), [], []
+    for _ in range(models):
+        member = rng.random(n) < 0.5
+        scores = 0.6 * pool + 0.8 * rng.normal(size=n) + (1.0 + 0.4 * rng.normal()) * member
+        runs.append(Ranked.of(scores, member, np.arange(n)))
+        parts.append(auc_part(scores, member, [f"r{i}" for i in range(n)]))
+    drawn = over_models(auc_replicates(runs, units=n, resamples=600, rng=rng), rng)
+    found = estimate(parts)
+    # The bootstrap draws R of R models, which loses one in R of their spread.
+    assert (found.high - found.low) / 2 / 1.96 == pytest.approx(drawn.std(), rel=0.2)

@@ -105,7 +105,7 @@ class Remembers(nn.Module):
         return out + 1e-3 * self.kept[:1] if self.kept is not None else out
 
 
-@pytest.mark.parametrize("tap", ["embedding", "encoder.0.ffn", "encoder.0.add_norm_2"])
+@pytest.mark.parametrize("tap", ["embedding", "encoder.0.add_norm_2", "encoder.layer.0"])
 def test_a_module_that_remembers_the_text_is_refused(checkpoint_of, tap):
     checkpoint = checkpoint_of("bert")
     model = checkpoint.build(2, 0)

@@ -84,3 +84,28 @@ def test_bad_usage_is_status_2(arguments: str) -> None:
     result = CliRunner().invoke(app, arguments.split())
     assert result.exit_code == 2
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("forward --epsilon 8 --delta 1e-5", "σ = 1.20046 for a target ε = 8"),
+        ("forward --epsilon 8 --delta 1e-5 --paper-compat", "one release gives ε = 19.12"),
+        ("forward --epsilon 8 --delta 1e-5 --paper-compat --releases 3", "together: ε = 40.52"),
+        ("forward --epsilon 8 --delta 1e-5 --releases 3", "together: ε = 8"),
+        ("forward --epsilon 8 --delta 1e-5 --level token --tokens 64", "a whole text of 64 tokens: ε = 144.798"),
+        ("forward --epsilon 8 --delta 1e-5 --level token-attention --largest 3 --clip 2", "sensitivity 12"),
+        ("translation --sigma 0.3194 --records 67349", "paper_translation ε = 7.99"),
+        ("translation --sigma 0.3194 --records 67349", "NOT a guarantee"),
+    ],
+)
+def test_forward_noise(arguments: str, expected: str) -> None:
+    """DP-Forward's noise by level, as published, and its translation, each with what it is worth."""
+    assert expected in out(*arguments.split())
+
+
+def test_token_attention_needs_its_singular_value() -> None:
+    """Without σ_max nothing can be calibrated."""
+    result = CliRunner().invoke(app, ["forward", "--epsilon", "8", "--delta", "1e-5", "--level", "token-attention"])
+    assert result.exit_code == 2
+    assert "largest singular value" in result.output

@@ -29,6 +29,21 @@ def test_bound_at_the_usual_epsilons(epsilon: float, expected: float) -> None:
     assert amgm_bound(epsilon, 1e-5) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("epsilon", [1e-4, 1e-2, 0.3, 1.0, 8.0, 30.0, 100.0])
+@pytest.mark.parametrize("delta", [1e-15, 1e-10, 1e-5, 1e-2, 0.2, 0.5])
+def test_bound_to_nine_digits_over_the_whole_range(epsilon: float, delta: float) -> None:
+    """B(ε, δ) solves Φ(B/2 − ε/B) − e^ε·Φ(−B/2 − ε/B) = δ in 60-digit arithmetic."""
+    got = amgm_bound(epsilon, delta)
+    with mpmath.workdps(60):
+        e, goal = mpmath.mpf(epsilon), mpmath.log(mpmath.mpf(delta))
+
+        def gap(b: mpmath.mpf) -> mpmath.mpf:
+            return mpmath.log(mpmath.ncdf(b / 2 - e / b) - mpmath.exp(e) * mpmath.ncdf(-b / 2 - e / b)) - goal
+
+        exact = mpmath.findroot(gap, (mpmath.mpf(got), mpmath.mpf(got) * (1 + mpmath.mpf(10) ** -6)))
+    assert got == pytest.approx(float(exact), rel=1e-9)
+
+
 def worst_mu(noise: MatrixNoise, sensitivity: float) -> float:
     """The largest ‖U⁻¹ΔV⁻ᵀ‖_F over ‖Δ‖_F = S, from the whole Kronecker-structured covariance."""
     whitener = np.kron(np.linalg.inv(noise.left), np.linalg.inv(noise.right))

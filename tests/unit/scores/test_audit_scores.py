@@ -214,3 +214,22 @@ def test_the_report_shows_each_number_with_its_condition(read_tables) -> None:
     measures = read_tables(text)[0]
     assert measures[0] == ["measure", "value", "random guess", "records"]
     assert {row[0]: row[2] for row in measures[1:]}["ppv@1%"] == "0.010"
+
+
+def test_texts_that_tell_the_sides_apart_make_the_audit_invalid() -> None:
+    """V1: perfect scores refute nothing where a reader of the texts does as well."""
+    words = np.random.default_rng(0).integers(0, 50, size=(200, 6))
+    texts = [" ".join(f"w{k}" for k in row) for row in words]
+    inside, outside = np.ones(100) + np.arange(100) / 1e6, np.arange(100) / 1e6
+    fair = dpeval.audit_scores(
+        inside, outside, member_texts=texts[:100], nonmember_texts=texts[100:], claim_epsilon=1.0
+    )
+    assert not fair.invalid
+    assert fair.refuted
+    assert fair.estimates["auc_minus_blind"].low > 0.2
+    marked = [f"{t} old" for t in texts[:100]], [f"{t} new" for t in texts[100:]]
+    unfair = dpeval.audit_scores(inside, outside, member_texts=marked[0], nonmember_texts=marked[1], claim_epsilon=1.0)
+    assert unfair.invalid
+    assert isinstance(unfair.verdict, Untestable)
+    assert "> **INVALID.**" in unfair.markdown()
+    assert "picks the right one" not in unfair.markdown()
