@@ -31,7 +31,7 @@ from dpeval.data.canaries import CanaryConfig
 from dpeval.data.config import DataConfig, SplitConfig
 from dpeval.errors import ConfigError, near_miss
 from dpeval.models.config import ModelConfig
-from dpeval.plugin import Attack, Defense, MembershipAttack
+from dpeval.plugin import Attack, Defense
 from dpeval.registry import Kind, Registry
 from dpeval.schema import Place, build, sweep
 
@@ -234,7 +234,7 @@ def beside_sound(attacks: tuple[Named, ...]) -> tuple[Named, ...]:
     """``attacks`` with the sound version before each attack in a published protocol, where the matrix has none."""
     found: list[Named] = []
     for named in attacks:
-        sound = named.plugin.sound if isinstance(named.plugin, MembershipAttack) else named.plugin
+        sound = named.plugin.sound if isinstance(named.plugin, Attack) else named.plugin
         if all(other.plugin != sound for other in (*attacks, *found)):
             found.append(Named(named.use, f"{named.label} (sound version)", sound))
         found.append(named)

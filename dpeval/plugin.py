@@ -255,6 +255,19 @@ class Attack(ABC):
     shadows: int = 0
     """How many shadow releases it asks of its context; a field where the user may choose. Each costs one training."""
 
+    @property
+    def sound(self) -> Attack:
+        """Itself, or for an attack in a published protocol of doubtful worth the same attack without it.
+
+        An attack that is not its own sound version stands in a report only beside that version, and never as evidence.
+        """
+        return self
+
+    @property
+    def caveat(self) -> str:
+        """What is wrong with the published protocol that it follows, in a sentence; empty for a sound attack."""
+        return ""
+
     def unfit(self, checkpoint: Checkpoint, tap: str | None) -> str | None:
         """Why this attack cannot run on this model at this tap, or ``None``; asked before anything is trained."""
         del checkpoint, tap

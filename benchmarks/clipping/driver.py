@@ -52,16 +52,15 @@ class Worker:
 
 
 @contextlib.contextmanager
-def worker(shape: str, method: str, steps: int, threads: int) -> Iterator[tuple[Worker, float]]:
-    """A worker and the floor counted for its method; :class:`RefusedError` where the method does not take the model."""
+def worker(shape: str, method: str, steps: int, threads: int) -> Iterator[Worker]:
+    """A worker whose first answer is still to be read: it builds its model meanwhile."""
     command = [sys.executable, "-m", "benchmarks.clipping.worker", shape, method, str(steps), str(threads)]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(threads), "PYTHONWARNINGS": "ignore",
                    "MKL_NUM_THREADS": str(threads)}  # fmt: skip
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                text=True, env=environment, cwd=Path(__file__).parents[2])  # fmt: skip
-    started = Worker(process)
     try:
-        yield started, started.answer()["floor"]
+        yield Worker(process)
     finally:
         process.terminate()
         process.wait()
@@ -78,13 +77,13 @@ def in_turn(shape: str, steps: int, orders: dict[str, tuple[int, int]], turns: i
     found: dict[str, Row] = {}
     measured: dict[str, list[Row]] = {}
     with contextlib.ExitStack() as stack:
-        workers: dict[str, Worker] = {}
+        workers = {method: stack.enter_context(worker(shape, method, steps, threads)) for method in orders}
         for method in orders:
             try:
-                workers[method], floor = stack.enter_context(worker(shape, method, steps, threads))
-                found[method], measured[method] = {"floor": floor}, []
+                found[method], measured[method] = {"floor": workers[method].answer()["floor"]}, []
             except RefusedError as refusal:
                 found[method] = {"refused": str(refusal)}
+                del workers[method]
         for turn in range(WARM_UPS + turns):
             for method in _rotated(list(workers), turn):
                 try:

@@ -13,7 +13,8 @@ LENGTH = 100
 
 def largest_batch(shape: str, method: str, cap: float, highest: int, threads: int) -> int:
     """The largest number of rows whose step stays under ``cap`` bytes over the model's own; 0 where none does."""
-    with worker(shape, method, LENGTH, threads) as (process, _):
+    with worker(shape, method, LENGTH, threads) as process:
+        process.answer()
         process.step(1, 1)
         fits, fails = 0, highest + 1
         trial = min(8, highest)

@@ -125,6 +125,10 @@ def _outcome(gathered: Gathered, cell: Cell, controls: Controls, blind: Mapping[
     found = _blind_of(cell, blind)
     if is_published_protocol(as_attack(cell.attack)):
         return Outcome(Status.INVALID, PUBLISHED + (f"; {found.reason}" if found else ""))
+    if as_attack(cell.attack).caveat:
+        return Outcome(
+            Status.INVALID, f"published protocol, shown for comparison only: {as_attack(cell.attack).caveat}"
+        )
     if found is not None and found.invalid:
         return Outcome(Status.INVALID, found.reason)
     control = controls.of(cell)

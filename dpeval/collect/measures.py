@@ -14,13 +14,11 @@ from dpeval.collect.excess import attribute_excess, inversion_excess
 from dpeval.collect.gather import Gathered, Trained, is_member
 from dpeval.collect.runs import attribute_runs, auxiliary_tokens, inversion_runs, membership_runs
 from dpeval.jobs import Trial, as_attack, is_published_protocol
-from dpeval.measure.attribute import headline_parts as attribute_parts
 from dpeval.measure.attribute import measure_attribute
 from dpeval.measure.canaries import measure_canaries
-from dpeval.measure.influence import Part, auc_part
-from dpeval.measure.intervals import significance
+from dpeval.measure.influence import Part
+from dpeval.measure.intervals import Scale, significance
 from dpeval.measure.inversion import InversionRun, measure_inversion
-from dpeval.measure.inversion import headline_parts as inversion_parts
 from dpeval.measure.membership import PREVALENCE, MembershipRun, measure_gain, measure_membership
 from dpeval.measure.multiple import p_value
 from dpeval.measure.results import Measures
@@ -47,6 +45,8 @@ class CellMeasures:
     runs: tuple[MembershipRun, ...] = field(default=())
     parts: tuple[Part, ...] = ()
     """The headline of each seed with the influence of each record; empty where it is undefined."""
+    tested_parts: tuple[Part, ...] = ()
+    """The same of what is tested."""
     risks: tuple[RecordRisk, ...] = ()
     roc: tuple[tuple[float, float], ...] = ()
 
@@ -55,9 +55,10 @@ class CellMeasures:
         """Two-sided, before the adjustment."""
         if not isinstance(self.tested, Estimate):
             return None
-        if self.parts and self.tested is self.measures.get(self.headline):
-            return significance(self.parts, self.tested_null)
-        return p_value(self.tested, self.tested_null)
+        if not self.tested_parts:
+            return p_value(self.tested, self.tested_null)
+        gain = self.tested is not self.measures.get(self.headline)
+        return significance(self.tested_parts, self.tested_null, scale=Scale.DIFFERENCE if gain else Scale.RATE)
 
 
 def measure_cell(
@@ -77,7 +78,8 @@ def measure_cell(
         return _attribute(trained, trial, level)
     if is_published_protocol(as_attack(trial.attack)):
         # The blind attacker has other texts of the same ids to compare with, and the claim says nothing of edited ones.
-        return replace(_membership(gathered, trained, trial, (), level), runs=(), exposed=(), warnings=(PUBLISHED,))
+        found = _membership(gathered, trained, trial, (), level)
+        return replace(found, runs=(), exposed=(), risks=(), parts=(), roc=(), warnings=(PUBLISHED,))
     return _membership(gathered, trained, trial, blind, level)
 
 
@@ -98,7 +100,7 @@ def _membership(
     risks = _risks(found)
     return CellMeasures(
         measures, "auc", 0.5, auc, 0.5, found.warnings, tuple(r.id for r in risks), tuple(runs),
-        tuple(auc_part(run.scores, run.is_member, run.units) for run in runs), risks, mean_roc(runs),
+        found.parts["auc"], found.parts["auc"], risks, mean_roc(runs),
     )  # fmt: skip
 
 
@@ -124,7 +126,7 @@ def _inversion(trained: Trained, trial: Trial, checkpoint: Checkpoint, level: fl
     measures = dict(found.estimates)
     members = [is_member(job, run.ids) for (job, _), run in zip(trained.folders(trial.name), runs, strict=True)]
     measures["memorisation_excess"] = inversion_excess(runs, members, level)
-    return replace(_against_baseline(measures, "content_f1", found.warnings), parts=inversion_parts(runs))
+    return _against_baseline(measures, "content_f1", found)
 
 
 def _attribute(trained: Trained, trial: Trial, level: float) -> CellMeasures:
@@ -133,13 +135,16 @@ def _attribute(trained: Trained, trial: Trial, level: float) -> CellMeasures:
     measures = dict(found.estimates)
     members = [is_member(job, run.ids) for (job, _), run in zip(trained.folders(trial.name), runs, strict=True)]
     measures["memorisation_excess"] = attribute_excess(runs, members, level)
-    return replace(_against_baseline(measures, "balanced_accuracy", found.warnings), parts=attribute_parts(runs))
+    return _against_baseline(measures, "balanced_accuracy", found)
 
 
-def _against_baseline(measures: dict[str, Measured], headline: str, warnings: tuple[str, ...]) -> CellMeasures:
+def _against_baseline(measures: dict[str, Measured], headline: str, found: Measures) -> CellMeasures:
     baseline, gain = measures.get(f"baseline_{headline}"), measures.get(f"gain_{headline}", Undefined("no baseline"))
     null = baseline.value if isinstance(baseline, Estimate) else None
-    return CellMeasures(measures, headline, null, gain, 0.0, warnings)
+    return CellMeasures(
+        measures, headline, null, gain, 0.0, found.warnings, parts=found.parts.get(headline, ()),
+        tested_parts=found.parts.get(f"gain_{headline}", ()),
+    )  # fmt: skip
 
 
 def _fixed_rows(runs: list[InversionRun]) -> int | None:

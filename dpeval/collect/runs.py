@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 from dpeval.collect.gather import Trained, groups_of, is_member
 from dpeval.jobs import Job, Trial, as_attack, candidates_of, targets_of
@@ -18,6 +20,9 @@ from dpeval.models.dependence import is_pooled
 from dpeval.plugin import InversionAttack
 from dpeval.types import Floats, Inferred, Ints, Records, Recovered, Scores
 from dpeval.views import positions
+
+COVARIATES = "label and length"
+"""The baseline that knows the task label and the number of words of each text, and nothing else of it."""
 
 
 def membership_runs(trained: Trained, trial: Trial) -> list[MembershipRun]:
@@ -49,7 +54,8 @@ def inversion_runs(trained: Trained, trial: Trial, checkpoint: Checkpoint) -> li
             for tokens, answer in zip(checkpoint.tokens(targets), answers, strict=True)
         )
         never = checkpoint.special_ids
-        runs.append(InversionRun(targets.ids, answers, truth, content, never, targets.groups, by_row=not bags))
+        special = tuple(sum(token in never for token in tokens) for tokens in checkpoint.tokens(targets))
+        runs.append(InversionRun(targets.ids, answers, truth, content, never, targets.groups, not bags, special))
     return runs
 
 
@@ -101,6 +107,7 @@ def attribute_runs(trained: Trained, trial: Trial) -> list[AttributeRun]:
                 np.array(targets.attributes, dtype=np.int64),
                 job.num_attribute_values,
                 targets.groups,
+                baselines=known.baselines,
                 prior=known.prior,
                 ceiling=known.ceiling,
             )
@@ -114,6 +121,8 @@ class AttributeKnowledge:
 
     prior: Floats
     ceiling: Ints | None
+    baselines: Mapping[str, Ints] = field(default_factory=dict)
+    """What the task label and the length of a text give away, which no embedding is needed for."""
 
 
 def attribute_knowledge(job: Job, targets: Records) -> AttributeKnowledge:
@@ -128,4 +137,22 @@ def attribute_knowledge(job: Job, targets: Records) -> AttributeKnowledge:
     counts = count_texts([t for t, _ in pairs] + list(targets.texts))
     reader = fit_reader(counts.take(np.arange(len(pairs))), values, job.num_attribute_values)
     scores = reader.scores(counts.take(np.arange(len(pairs), len(pairs) + len(targets))))
-    return AttributeKnowledge(prior, scores.argmax(axis=1))
+    return AttributeKnowledge(prior, scores.argmax(axis=1), {COVARIATES: _from_covariates(job, targets)})
+
+
+def _from_covariates(job: Job, targets: Records) -> Ints:
+    """The value that task label and text length make likeliest, values weighing alike however rare."""
+    own = job.split.auxiliary.take(i for i, a in enumerate(job.split.auxiliary.attributes) if a is not None)
+    model = LogisticRegression(class_weight="balanced", max_iter=1000)
+    model.fit(_covariates(own, job.num_labels), np.array(own.attributes, dtype=np.int64))
+    found: Ints = model.predict(_covariates(targets, job.num_labels)).astype(np.int64)
+    return found
+
+
+def _covariates(records: Records, labels: int) -> Floats:
+    """A column for each task label, and the logarithm of the number of words."""
+    known = np.array(records.labels)[:, None] == np.arange(labels)
+    words = [
+        len(text.split()) if isinstance(text, str) else sum(len(t.split()) for t in text) for text in records.texts
+    ]
+    return np.hstack([known.astype(np.float64), np.log1p(np.array(words, dtype=np.float64))[:, None]])

@@ -8,12 +8,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 
 from dpeval.data.clean import Rows
 from dpeval.data.config import DataConfig
 from dpeval.data.duplicates import Groups
+from dpeval.types import Text
 
 
 def remark(pool: Rows, groups: Groups, values: tuple[str, ...], config: DataConfig) -> Rows:
@@ -53,10 +55,27 @@ def _on_attribute(pool: Rows, values: tuple[str, ...], config: DataConfig) -> Ro
         pool = pool.noting(what, (), counts.total())
     span = f"values: {len(values)}, with {min(counts.values())} to {max(counts.values())} records each"
     pool = pool.noting(f"take part in attribute attacks, by {config.attribute!r} ({span})", (), counts.total())
+    pool = pool.noting(
+        f"the value of {config.attribute!r} stands as a word in the text itself: inferring it there is reading, and "
+        "says little about what embeddings give away beyond words",
+        _ids(pool, lambda i: _names_itself(pool.texts[i], pool.attributes[i])),
+    )
     return pool.noting(
         f"no value of {config.attribute!r} that is kept: no part in attribute attacks",
         _ids(pool, lambda i: pool.attributes[i] is None),
     )
+
+
+def _names_itself(text: Text, value: str | None) -> bool:
+    """Whether the words of ``value`` stand one after the other in ``text``, whatever their case.
+
+    >>> _names_itself("An action film.", "Action"), _names_itself("Her reaction", "action")
+    (True, False)
+    """
+    if value is None or not value.strip():
+        return False
+    flat = text if isinstance(text, str) else " ".join(text)
+    return re.search(rf"(?<!\w){re.escape(value.strip())}(?!\w)", flat, re.IGNORECASE) is not None
 
 
 def _ids(pool: Rows, chosen: Callable[[int], bool]) -> list[str]:

@@ -78,6 +78,7 @@ def measure_attribute(runs: Sequence[AttributeRun], *, level: float = 0.95) -> M
         names = [f"{prefix}{metric}" for metric in _METRICS for prefix in ("", "baseline_", "gain_")]
         return Measures({name: Undefined(ONE_CLASS) for name in (*names, "worst_class_recall")})
     found: dict[str, Measured] = {}
+    parts: dict[str, tuple[Part, ...]] = {}
     chosen = {}
     for metric in _METRICS:
         attack = [_score(run, run.answers, metric) for run in runs]
@@ -86,11 +87,12 @@ def measure_attribute(runs: Sequence[AttributeRun], *, level: float = 0.95) -> M
         found[metric] = estimate(attack, level=level)
         found[f"baseline_{metric}"] = estimate(baseline, level=level)
         found[f"gain_{metric}"] = estimate(gains, level=level, scale=Scale.DIFFERENCE)
+        parts |= {metric: tuple(attack), f"gain_{metric}": tuple(gains)}
         found |= _ceiling(runs, metric, level)
         chosen[metric] = name
     worst = _worst_class(runs, level)
     found["worst_class_recall"] = worst.recall
-    return Measures(found, details={"best_baseline": chosen, "worst_class": worst.value})
+    return Measures(found, details={"best_baseline": chosen, "worst_class": worst.value}, parts=parts)
 
 
 def _score(run: AttributeRun, answers: Ints, metric: str) -> Part:
@@ -146,10 +148,3 @@ def _worst_class(runs: Sequence[AttributeRun], level: float) -> _Worst:
     worst = min(common, key=lambda v: float(np.mean([part.value for part in parts[v]])))
     widened = estimate(parts[worst], level=1 - (1 - level) / len(common))
     return _Worst(widened, worst)
-
-
-def headline_parts(runs: Sequence[AttributeRun]) -> tuple[Part, ...]:
-    """``balanced_accuracy`` of each run with the influence of each record, to compare pairs; empty for one class."""
-    if any(len(np.unique(run.truth)) < 2 for run in runs):
-        return ()
-    return tuple(_score(run, run.answers, "balanced_accuracy") for run in runs)

@@ -21,7 +21,8 @@ from dpeval.measure.recovery import NO_ANSWER, Scope, Tally, count_bag, count_po
 Slot: TypeAlias = tuple[int, int]
 """A token and which of its occurrences in the text is meant: the first is 0."""
 
-_SHARES = (0.25, 0.5, 0.75, 1.0)
+_SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 0.75, 1.0)
+"""Small ones too: where every text is released with the same number of rows, most rows hold no word."""
 
 
 @dataclass(frozen=True)

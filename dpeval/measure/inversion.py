@@ -44,6 +44,8 @@ class InversionRun:
     never: frozenset[int]
     groups: tuple[int, ...] | None = None
     by_row: bool = True
+    special_rows: tuple[int, ...] = ()
+    """Rows of each text that hold special tokens; what published protocols count as recovered."""
 
     def __post_init__(self) -> None:
         if not len(self.ids) == len(self.guessed) == len(self.truth):
@@ -100,17 +102,39 @@ def measure_inversion(
         level: two-sided confidence level.
     """
     found: dict[str, Measured] = {}
+    parts: dict[str, tuple[Part, ...]] = {}
     for view in _VIEWS:
         if view.positions and not all(run.by_row for run in runs):
             found[f"{view.prefix}recall"] = Undefined("one pooled row is released: there are no positions to compare")
         else:
-            found |= _measure(runs, auxiliary, view, level)
-    return Measures(found)
+            found |= _measure(runs, auxiliary, view, level, parts)
+    return Measures(found | _published(runs, level), parts=parts)
+
+
+def _published(runs: Sequence[InversionRun], level: float) -> dict[str, Measured]:
+    """Recall as published: row by row, special tokens in (Du et al. 2023, section 6.3). They are the same in every text
+    and known beforehand, so they count as recovered here, and lift the recall of short texts most."""
+    if not all(run.by_row and run.special_rows for run in runs):
+        return {}
+    parts = []
+    for run in runs:
+        tallies = [count_positions(g, t, Scope(run.never)) for g, t in zip(run.guessed, run.truth, strict=True)]
+        right = [tally.right + more for tally, more in zip(tallies, run.special_rows, strict=True)]
+        asked = [tally.asked + more for tally, more in zip(tallies, run.special_rows, strict=True)]
+        if not sum(asked):
+            return {}
+        parts.append(ratio_part(right, asked, run.units))
+    return {"recall_with_special_tokens": estimate(parts, level=level)}
 
 
 def _measure(
-    runs: Sequence[InversionRun], auxiliary: Sequence[Sequence[int]], view: _View, level: float
+    runs: Sequence[InversionRun],
+    auxiliary: Sequence[Sequence[int]],
+    view: _View,
+    level: float,
+    parts: dict[str, tuple[Part, ...]],
 ) -> dict[str, Measured]:
+    """The estimates of one view; what they rest on is added to ``parts``."""
     attacks = [view.tallies(run) for run in runs]
     if not all(any(tally.asked for tally in one) for one in attacks):
         return {f"{view.prefix}{m}": Undefined("no token that counts stands in these texts") for m in view.metrics}
@@ -118,7 +142,7 @@ def _measure(
     found: dict[str, Measured] = {}
     for metric in view.metrics:
         name, ours = f"{view.prefix}{metric}", _parts(attacks, metric, runs)
-        found[name] = estimate(ours, level=level)
+        found[name], parts[name] = estimate(ours, level=level), tuple(ours)
         if metric not in guesses:
             found[f"gain_{name}"] = Undefined("no auxiliary texts to fit the guess without the embedding on")
             continue
@@ -126,6 +150,7 @@ def _measure(
         gains = [difference(a, g) for a, g in zip(ours, theirs, strict=True)]
         found[f"baseline_{name}"] = estimate(theirs, level=level)
         found[f"gain_{name}"] = estimate(gains, level=level, scale=Scale.DIFFERENCE)
+        parts[f"gain_{name}"] = tuple(gains)
     return found
 
 
@@ -153,11 +178,3 @@ def _part(tallies: Sequence[Tally], metric: str, units: tuple[str, ...]) -> Part
     if metric == "precision":
         return ratio_part(right, answered if sum(answered) else asked, units)
     return ratio_part([2 * r for r in right], [a + b for a, b in zip(answered, asked, strict=True)], units)
-
-
-def headline_parts(runs: Sequence[InversionRun]) -> tuple[Part, ...]:
-    """``content_f1`` of each run with the influence of each text, to compare pairs; empty where it is undefined."""
-    view = _VIEWS[1]
-    tallies = [view.tallies(run) for run in runs]
-    asked = all(any(tally.asked for tally in one) for one in tallies)
-    return tuple(_parts(tallies, "f1", runs)) if asked else ()

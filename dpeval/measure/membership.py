@@ -86,7 +86,8 @@ def measure_membership(
             labelled(run.scores, run.is_member)
     except OneClassError as error:
         return Measures({name: Undefined(str(error)) for name in ("auc", *map(tpr_name, fprs), *at_threshold)})
-    auc = estimate([auc_part(r.scores, r.is_member, r.units) for r in runs], level=level)
+    parts = tuple(auc_part(r.scores, r.is_member, r.units) for r in runs)
+    auc = estimate(parts, level=level)
     low = {tpr_name(fpr): _tpr(runs, fpr, level, resamples, salt) for fpr in fprs}
     frozen = _at_frozen_threshold(runs, prevalence, salt, level)
     details: dict[str, Detail] = {
@@ -95,7 +96,7 @@ def measure_membership(
         "reached": {tpr_name(fpr): tuple(_reached(run, fpr) for run in runs) for fpr in fprs},
         "exposed": tuple(most_exposed(runs, exposed)),
     }
-    return Measures({"auc": auc, **low, **frozen.estimates}, _warnings(auc), details)
+    return Measures({"auc": auc, **low, **frozen.estimates}, _warnings(auc), details, {"auc": parts})
 
 
 def tpr_name(fpr: float) -> str:

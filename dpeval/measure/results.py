@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from dpeval.measure.influence import Part
 from dpeval.types import Measured
 
 Detail: TypeAlias = float | int | str | bool | tuple["Detail", ...] | Mapping[str, "Detail"] | None
@@ -27,3 +28,5 @@ class Measures:
     estimates: Mapping[str, Measured]
     warnings: tuple[str, ...] = ()
     details: Mapping[str, Detail] = field(default_factory=dict)
+    parts: Mapping[str, tuple[Part, ...]] = field(default_factory=dict, compare=False, repr=False)
+    """For some estimates the value of each model and the influence of each record, for tests and paired differences."""

@@ -100,6 +100,12 @@ MEASURES = (
     Definition(
         r"precision", "Of the tokens guessed, the share that stands in the text, without special tokens and padding."
     ),
+    Definition(
+        r"recall with special tokens",
+        "As published for DP-Forward: the share of rows guessed rightly with special tokens among them. These are the "
+        "same in every text and count as guessed, so short texts look more recovered than they are.",
+        leak=False,
+    ),
     Definition(r"recall", "Of the tokens of the text, the share that was guessed, without special tokens and padding."),
     Definition(r"\bf1\b", "The harmonic mean of token precision and recall, without special tokens and padding."),
     Definition(r"accuracy", "The share answered rightly."),

@@ -119,7 +119,8 @@ def _sizes(audit: ScoreAudit) -> str:
     groups = "" if audit.groups is None else f", in {plural(audit.groups, 'group')}"
     return (
         f"{plural(audit.members, 'member score')}, {plural(audit.nonmembers, 'non-member score')}{groups}, "
-        f"{plural(audit.models, 'trained model')}. Intervals at {percent(audit.level)}."
+        f"{plural(audit.models, 'trained model')}. Intervals at {percent(audit.level)}: the AUC's by DeLong's "
+        "variance, those of rates in Wilson's form, that of a TPR at a low FPR by bootstrap."
     )
 
 

@@ -93,8 +93,8 @@ def test_coverage(kind, models: int, ratio: float, n: int, value: float) -> None
 @pytest.mark.parametrize("kind", [auc_coverage, rate_coverage])
 @pytest.mark.parametrize("ratio", [0.0, 1.0, 2.0, 4.0])
 def test_coverage_of_two_models(kind, ratio: float) -> None:
-    """Two models say little of how models differ: never below 92 %, at the price of up to 99 %."""
-    assert 0.92 - 0.013 <= kind(2, 200, 0.7, ratio, 1500, seed=7) <= 0.99 + 0.008
+    """Two models say little of how models differ: never below 92 %, at the price of almost 100 % where they do not."""
+    assert 0.92 - 0.013 <= kind(2, 200, 0.7, ratio, 1500, seed=7) <= 0.999
 
 
 @pytest.mark.parametrize("models", [1, 3])

@@ -34,10 +34,9 @@ def test_v05_random_scores_are_not_validated(tiny_run) -> None:
     assert not wrong.validated
 
 
-@pytest.mark.parametrize("door", ["BYPASS", "SIDE_DOOR"])
-def test_v08_a_way_round_the_noise_fails_the_contract(check_plugin, door: str) -> None:
-    """A residual path past the noise, and predictions from the clear text."""
-    outcome = check_plugin(door, "Bypass")
+def test_v08_a_way_round_the_noise_fails_the_contract(check_plugin) -> None:
+    """A residual path past the noise; side doors and ragged releases are tried beside the plug-ins."""
+    outcome = check_plugin("BYPASS", "Bypass")
     assert not outcome.passed
     assert "round" in outcome.text
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import NearestNeighbors
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
@@ -28,11 +29,16 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from dpeval.types import Floats, Ints
 
-Model: TypeAlias = Literal["logistic", "mlp"]
-MODELS: tuple[Model, ...] = ("logistic", "mlp")
-STRENGTHS: dict[Model, tuple[float, ...]] = {"logistic": (1e-3, 1e-2, 1e-1, 1.0), "mlp": (1.0, 10.0)}
-"""Tried by cross-validation: inverse penalty of the linear model, weight decay of the neural one."""
+Model: TypeAlias = Literal["logistic", "mlp", "knn"]
+MODELS: tuple[Model, ...] = ("logistic", "mlp", "knn")
+STRENGTHS: dict[Model, tuple[float, ...]] = {
+    "logistic": (1e-3, 1e-2, 1e-1, 1.0),
+    "mlp": (1.0, 10.0),
+    "knn": (1.0, 5.0, 15.0, 45.0),
+}
+"""Tried by cross-validation: inverse penalty of the linear model, weight decay of the neural one, neighbours."""
 FOLDS = 3
+_OWN_VOTE = 0.5
 LOWEST = -700.0
 """Log-probabilities are raised to this: about the logarithm of the smallest number that a float holds."""
 MISSING = -1000.0
@@ -117,6 +123,8 @@ def _held_out_loss(lesson: Lesson, folds: Ints, model: Model, strength: float, b
 
 
 def _fit(lesson: Lesson, model: Model, strength: float, balanced: bool, seed: int) -> Any:
+    if model == "knn":
+        return _Neighbours.of(lesson, round(strength), balanced)
     pipeline = Pipeline([("scale", StandardScaler()), ("model", _estimator(model, strength, seed))])
     with warnings.catch_warnings():
         # Stopping short of convergence regularises; cross-validation has judged the very same number of iterations.
@@ -128,6 +136,34 @@ def _estimator(model: Model, strength: float, seed: int) -> Any:
     if model == "logistic":
         return LogisticRegression(C=strength, max_iter=1000)
     return MLPClassifier((64,), solver="lbfgs", alpha=strength, max_iter=60, random_state=seed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Neighbours:
+    """The ``k`` nearest training rows vote, each with its weight; every class has a small vote of its own at first.
+
+    scikit-learn's classifier takes no weights, without which the commonest class wins wherever noise is strong.
+    """
+
+    scale: StandardScaler
+    index: NearestNeighbors
+    at: Ints
+    weights: Floats
+    classes: int
+
+    @classmethod
+    def of(cls, lesson: Lesson, k: int, balanced: bool) -> _Neighbours:
+        classes, at = np.unique(lesson.labels, return_inverse=True)
+        scale = StandardScaler().fit(lesson.features)
+        index = NearestNeighbors(n_neighbors=min(k, len(at))).fit(scale.transform(lesson.features))
+        return cls(scale, index, at, _weights(lesson.labels, balanced), len(classes))
+
+    def predict_log_proba(self, features: Floats) -> Floats:
+        near = self.index.kneighbors(self.scale.transform(features), return_distance=False)
+        votes = np.full((len(features), self.classes), _OWN_VOTE)
+        np.add.at(votes, (np.arange(len(features))[:, None], self.at[near]), self.weights[near])
+        found: Floats = np.log(votes / votes.sum(axis=1, keepdims=True))
+        return found
 
 
 def _weights(labels: Ints, balanced: bool) -> Floats:

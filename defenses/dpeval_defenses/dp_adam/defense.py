@@ -37,7 +37,7 @@ from dpeval_defenses.dp_adam.problem import problem_of
 from dpeval_defenses.dp_adam.prompted import PromptedRelease
 from dpeval_defenses.dp_adam.rates import default_rates
 from dpeval_defenses.dp_adam.release import DPAdamRelease
-from dpeval_defenses.dp_adam.resume import run_to_end
+from dpeval_defenses.dp_adam.resume import finish_in
 from dpeval_defenses.dp_adam.sampler import FixedSizeSampler, PoissonSampler, Sampler
 from dpeval_defenses.dp_adam.settings import Schedule, TrainSettings
 from dpeval_defenses.dp_adam.trainer import PerExampleLoss, PrivateTrainer, finish
@@ -178,7 +178,7 @@ class DPAdam(Defense):
         adapted.finish()
         claim = self.accounting.claim(
             plan, steps_taken=trainer.steps_taken, trained=adapted.trained_parameters,
-            repeatable=not self.secure_noise, also=_wording(source),
+            repeatable=not self.secure_noise, also=(*_wording(source), *self._grouping(trainer.sensitivity)),
         )  # fmt: skip
         kept: dict[str, Any] = {"trained_parameters": adapted.trained_parameters, "log": tuple(trainer.log)}
         if isinstance(source, Infilling):
@@ -202,6 +202,11 @@ class DPAdam(Defense):
             engine=functools.partial(ClippedGradients, mode=self.clipping),
             carrier=adapted.carrier,
         )
+
+    def _grouping(self, sensitivity: float) -> tuple[Detail, ...]:
+        if self.clipping != "per-layer":
+            return ()
+        return (("clipping", "each module to its own bound"), ("norm of all bounds together", sensitivity))
 
     def _sampler(self, num_records: int, rate: float, ctx: Context) -> Sampler:
         entropy = secrets.randbits(128) if self.secure_noise else _entropy(ctx, "draws")
@@ -232,7 +237,7 @@ def _run(trainer: PrivateTrainer, steps: int, ctx: Context) -> None:
     if scratch is None:
         finish(trainer, progress)
     else:
-        run_to_end(trainer, scratch / "dp-adam", progress=progress)
+        finish_in(scratch / "dp-adam", trainer, progress)
 
 
 def _wording(source: Source) -> tuple[Detail, ...]:

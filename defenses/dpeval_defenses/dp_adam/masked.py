@@ -42,8 +42,13 @@ class WordHead(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Logits of the words where the masked vectors are ``vectors``."""
-        logits: Tensor = self.lm(inputs_embeds=vectors.unsqueeze(1)).logits[:, 0]
-        return logits.index_select(1, self.get_buffer("words"))
+        return _all_words(self.lm, vectors).index_select(1, self.get_buffer("words"))
+
+
+def _all_words(language_model: nn.Module, vectors: Tensor) -> Tensor:
+    """Logits (B, vocabulary) of the encoder's vectors (B, d) at the masks."""
+    logits: Tensor = language_model(inputs_embeds=vectors.unsqueeze(1)).logits[:, 0]
+    return logits
 
 
 class MaskedClassifier(TextClassifier):
@@ -91,12 +96,32 @@ def build_masked(encoder: nn.Module, public: PublicHead, words: list[int], mask_
 
 
 class PublicHead:
-    """A checkpoint's masked language model without its encoder, and the input table that it may be tied to."""
+    """A checkpoint's masked language model without its encoder, and the input table that it may be tied to.
+
+    ModelError where the head needs more than the encoder's vector at a position, found by trying it.
+    """
 
     def __init__(self, language_model: Any) -> None:
         self.table: nn.Parameter = language_model.get_input_embeddings().weight
-        setattr(language_model, language_model.base_model_prefix, _Through())
         self.language_model: nn.Module = language_model
+        ids = torch.arange(4).unsqueeze(0) % len(self.table)
+        text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        with torch.no_grad():
+            expected = language_model(**text).logits[:, 2]
+            vectors = language_model.base_model(**text).last_hidden_state[:, 2]
+            setattr(language_model, language_model.base_model_prefix, _Through())
+            if not torch.allclose(_tried(language_model, vectors), expected, rtol=1e-4, atol=1e-5):
+                raise ModelError(
+                    f"objective = 'infilling': the masked-LM head of {type(language_model).__name__} is no function of "
+                    "one position's vector; use objective = 'head'"
+                )
+
+
+def _tried(language_model: nn.Module, vectors: Tensor) -> Tensor:
+    try:
+        return _all_words(language_model, vectors)
+    except (AttributeError, TypeError):
+        return torch.full((len(vectors), 1), torch.nan)
 
 
 @lru_cache(maxsize=2)

@@ -32,6 +32,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import logging
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -39,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from dpeval.files import sync_folder, write_json
@@ -46,6 +48,7 @@ from dpeval_defenses.dp_adam.noise import SeededNoise
 from dpeval_defenses.dp_adam.steplog import StepLog
 from dpeval_defenses.dp_adam.trainer import PrivateTrainer
 
+log = logging.getLogger(__name__)
 _FORMAT = 1
 
 
@@ -56,13 +59,14 @@ def run_to_end(
     every: int | None = None,
     progress: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> None:
-    """Continue from the checkpoint in ``folder`` if there is one, save now and then, and finish the run.
+    """Continue from the checkpoint in ``folder`` if there is one (unless ``trainer`` has taken steps already), save now
+    and then, and finish the run.
 
     ``every`` counts the steps between checkpoints; by default they come so far apart that saving takes a few percent of
     the time. With several processes only the first saves; all of them must see ``folder``. ``progress`` is given the
     numbers of the steps left.
     """
-    if found(folder):
+    if trainer.steps_taken == 0 and found(folder):
         restore(trainer, folder)
     pace = _Pace()
     try:
@@ -74,6 +78,17 @@ def run_to_end(
                     save(trainer, folder)
     finally:
         trainer.close()
+
+
+def finish_in(folder: Path, trainer: PrivateTrainer, progress: Callable[[Iterable[int]], Iterable[int]] = iter) -> None:
+    """As :func:`run_to_end`, but a checkpoint that is damaged or of another version is dropped, and said."""
+    if found(folder):
+        try:
+            restore(trainer, folder)
+        except (ValueError, KeyError, OSError, SafetensorError) as error:
+            log.warning("the checkpoint %s cannot be used: %s; the training starts anew", folder, error)
+            drop(folder)
+    run_to_end(trainer, folder, progress=progress)
 
 
 class _Pace:
@@ -128,6 +143,12 @@ def restore(trainer: PrivateTrainer, folder: Path) -> None:
 
 def _old(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.old")
+
+
+def drop(folder: Path) -> None:
+    """Remove the checkpoint in ``folder``, if there is one."""
+    for path in (folder, _old(folder)):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def found(folder: Path) -> bool:

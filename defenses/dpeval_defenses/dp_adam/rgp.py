@@ -47,7 +47,7 @@ class LowRankLinear(nn.Module):
     @property
     def whole(self) -> nn.Parameter:
         """The parameter that the optimizer moves."""
-        return cast(nn.Parameter, self.plain.weight)
+        return cast("nn.Parameter", self.plain.weight)
 
     @property
     def weight(self) -> Tensor:

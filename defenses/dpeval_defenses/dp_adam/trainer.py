@@ -96,6 +96,8 @@ class PrivateTrainer:
         self._silent, self._non_empty = set(self.trained), 0
         world.agree(p.data for p in self.moved.values())
         self._clipper = engine(model, settings.max_norm)
+        self.sensitivity = float(getattr(self._clipper, "sensitivity", settings.max_norm))
+        """The most that one record changes the clipped sum, as the engine states it; the noise is scaled to it."""
 
     @property
     def steps_taken(self) -> int:
@@ -147,7 +149,7 @@ class PrivateTrainer:
         sums = [_sum_of(p) for p in self.trained.values()]
         self.world.add_up(sums)
         self._watch_silent(sums, tally)
-        scale = self.settings.noise_multiplier * self.settings.max_norm
+        scale = self.settings.noise_multiplier * self.sensitivity
         signal = sum(map(_square, sums)) ** 0.5
         noise_square = 0.0
         for index, total in enumerate(sums):

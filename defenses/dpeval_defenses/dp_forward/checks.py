@@ -10,8 +10,10 @@ paper_compat = true for the published baseline, which then claims no more than i
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+from dpeval.privacy.labels import top_labels
 from dpeval_defenses.dp_forward.matrix import check_scales
 
 if TYPE_CHECKING:
@@ -27,8 +29,8 @@ def check_settings(defense: DPForward) -> None:
 
 
 def _numbers(d: DPForward) -> None:
-    if not d.epsilon > 0 or not d.clip > 0:
-        raise ValueError(f"expected epsilon > 0 and clip > 0, got {d.epsilon} and {d.clip}")
+    if not 0 < d.epsilon < math.inf or not 0 < d.clip < math.inf:
+        raise ValueError(f"expected finite epsilon > 0 and clip > 0, got {d.epsilon} and {d.clip}")
     if d.delta is not None and not 0 < d.delta < 1:
         raise ValueError(f"delta: expected a number between 0 and 1, got {d.delta}")
     if d.layers_before is not None and not (d.layers_before >= 0 and d.training == "trained"):
@@ -37,7 +39,7 @@ def _numbers(d: DPForward) -> None:
     if d.reduce_to is not None and (d.reduce_to < 1 or d.level == "token-attention"):
         got = f"{d.reduce_to} with level = {d.level!r}"
         raise ValueError(f'reduce_to: expected 1 or more, and no level = "token-attention", got {got}')
-    if not isinstance(d.inference, str) and not d.inference > 0:
+    if not isinstance(d.inference, str) and not 0 < d.inference < math.inf:
         raise ValueError(f'inference: expected "same", "none" or an epsilon > 0, got {d.inference}')
 
 
@@ -70,7 +72,7 @@ def _mechanism(d: DPForward) -> None:
 
 
 def _labels(d: DPForward) -> None:
-    if d.label_epsilon is not None and not 0 <= d.label_epsilon < float("inf"):
+    if d.label_epsilon is not None and not 0 <= d.label_epsilon < math.inf:
         raise ValueError(f"label_epsilon: expected a finite number >= 0, got {d.label_epsilon}")
     if d.label_epsilon is None and (d.label_prior or d.label_mechanism != "rr"):
         raise ValueError("label_mechanism and label_prior: expected label_epsilon with them, got none")
@@ -79,3 +81,5 @@ def _labels(d: DPForward) -> None:
             "label_prior: expected the probability of each label, known from elsewhere, with label_mechanism = "
             f'"prior" and only then, got {list(d.label_prior)} with {d.label_mechanism!r}'
         )
+    if d.label_prior:
+        top_labels(d.label_epsilon or 0.0, d.label_prior)  # refuses what are no probabilities

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -31,6 +32,9 @@ from dpeval_defenses.dp_forward.reduction import Reduction, load_reduction, redu
 @dataclass(frozen=True, eq=False)
 class ForwardRelease(TextRelease):
     """A closed release whose client may release fewer rows, or go through the maps of an attention first."""
+
+    reads_once: ClassVar[bool] = True
+    """Many answers about one text cost one pass to the noise; an audit may then ask more often."""
 
     client: Client = field(default_factory=lambda: Client(tap="output"))
     answers_covered: bool = True

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from dpeval.privacy.central import shuffled_gaussian
 from dpeval.privacy.claims import Detail, LabelNoise, local_gaussian_claim
-from dpeval.privacy.gaussian import epsilon_of_gaussian, gaussian_mu
+from dpeval.privacy.gaussian import compose_gaussian, epsilon_of_gaussian, gaussian_mu
 from dpeval.privacy.labels import sequence_and_label
 from dpeval.privacy.translation import PAPER_TRANSLATION, translated_epsilon
 from dpeval.types import NoClaim, PrivacyClaim, Unit
@@ -141,12 +141,16 @@ class Statement:
                 f"a text released more often: the guarantee is per answer, K answers compose to μ√K (ε = {few:.3g} "
                 f"for {ANSWERS[0]}), and an answer adds to what training released of the same text"
             )
+        told.append("anyone who holds the seed of the run, from which its noise can be drawn again")
         if self.lengths != "fixed":
             told.append(f"the number of tokens of a text, which is public ({_PUBLIC[self.lengths]})")
         elif self.unit is Unit.TOKEN:
             told.append("the number of tokens of a text, beyond what one token hides")
         if self.unit is Unit.TOKEN:
-            told.append("a change of one word that changes how the rest of the text is split into tokens")
+            told.append(
+                "a change of one word that changes how the rest of the text is split into tokens, or puts a padding "
+                "token into it"
+            )
         if self.mechanism == "classic" and self.plan.nominal >= 1:
             told.append("the classic theorem, which is not proven for ε >= 1: its nominal ε is no valid claim")
         return told
@@ -160,6 +164,8 @@ class Statement:
         if self.answer_sigma:
             details += [("sigma of an answer", self.answer_sigma), ("epsilon of one answer", _short(self._answers(1)))]
             details += [(f"epsilon of {count} answers", _short(self._answers(count))) for count in ANSWERS]
+            if self.covers_training:
+                details.append(("epsilon of a training text that is sent once more", _short(self._once_more())))
         details += self._beside()
         if self.paper_compat:
             details.append(("calibration", "published: sensitivity 1 for 2C, releases not composed, mask in clear"))
@@ -179,6 +185,11 @@ class Statement:
         told: list[Detail] = [("sigma in training", plan.sigma)]
         told.append((f"epsilon of {self.epochs} noisy passes over a training text, its clear gradient apart", seen))
         return told if self.labels is None else [*told, ("label epsilon", self.labels.epsilon)]
+
+    def _once_more(self) -> float:
+        """Of training's releases and one answer about the same text; its label apart."""
+        answer = gaussian_mu(self.answer_sigma, self.plan.sensitivity)
+        return epsilon_of_gaussian(compose_gaussian([self.plan.mu, answer]), self.plan.delta)
 
     def _answers(self, count: int) -> float:
         return epsilon_of_gaussian(gaussian_mu(self.answer_sigma, self.plan.sensitivity, count), self.plan.delta)

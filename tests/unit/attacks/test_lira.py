@@ -1,4 +1,4 @@
-"""The likelihood-ratio attack against an oracle that fits one record at a time, and its behaviour where data are thin."""
+"""The likelihood-ratio attack against an oracle that fits record by record, and where data are thin."""
 
 from __future__ import annotations
 

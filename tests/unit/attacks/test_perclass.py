@@ -1,4 +1,4 @@
-"""Per-class thresholds: one threshold on the standardised score is one for each class, and nothing of the truth is used."""
+"""Per-class thresholds: one line through standardised scores is one for each class, without any truth."""
 
 from __future__ import annotations
 

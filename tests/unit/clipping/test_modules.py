@@ -199,6 +199,39 @@ class AttentionSequenceFirst(Base):
         return self.layer(h.transpose(0, 1)).transpose(0, 1)
 
 
+class Recurrent(Base):
+    def make(self) -> None:
+        self.layer, self.back = nn.GRU(D, D, batch_first=True), nn.LSTM(D, D // 2, bidirectional=True)
+
+    def middle(self, h: Tensor) -> Tensor:
+        return self.layer(h)[0] + self.back(h.transpose(0, 1))[0].transpose(0, 1)
+
+
+class RecurrentCells(Base):
+    def make(self) -> None:
+        self.gru, self.lstm = nn.GRUCell(D, D), nn.LSTMCell(D, D)
+
+    def middle(self, h: Tensor) -> Tensor:
+        return torch.stack([self.gru(h[:, 0]), *self.lstm(h[:, 1])], 1)
+
+
+class NormsOfManyKinds(Base):
+    def make(self) -> None:
+        self.rms, self.group, self.instance = nn.RMSNorm(D), nn.GroupNorm(2, D), nn.InstanceNorm1d(D, affine=True)
+
+    def middle(self, h: Tensor) -> Tensor:
+        h = self.rms(h) + self.rms(h.sin().transpose(0, 1)).transpose(0, 1)
+        return (self.group(h.mT) + self.instance(h.mT) + self.group(h.cos().mT)).mT
+
+
+class WholeTransformer(Base):
+    def make(self) -> None:
+        self.layer = nn.Transformer(D, 2, 1, 1, 8, dropout=0.0, batch_first=True)
+
+    def middle(self, h: Tensor) -> Tensor:
+        return self.layer(h, h.flip(1))
+
+
 class SequenceFirst(Base):
     def make(self) -> None:
         self.layer, self.norm = nn.Linear(D, D), nn.LayerNorm(D)

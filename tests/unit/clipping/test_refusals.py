@@ -22,7 +22,6 @@ from dpeval_defenses.dp_adam.clipping import ClippedGradients, ClippingError
         (nn.Embedding(5, 3, max_norm=1.0), "max_norm"),
         (nn.Embedding(5, 3, scale_grad_by_freq=True), "scale_grad_by_freq"),
         (nn.EmbeddingBag(5, 3), "bags"),
-        (nn.LSTM(3, 3), "fused kernel"),
         (nn.DataParallel(nn.Linear(3, 3)), "clip the wrapped module"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",

@@ -95,6 +95,17 @@ def test_inputs_of_public_length_have_one_length(checkpoint_of):
     assert pair.one != pair.other
 
 
+@pytest.mark.parametrize("options", [{"position": "embedding", "level": "token"}, {"position": "output"}])
+def test_pairs_of_texts_have_neighbours_too(checkpoint_of, options):
+    checkpoint = checkpoint_of("bert", max_length=12)
+    pool = Records(POOL.ids, tuple(zip(TEXTS, TEXTS[::-1], strict=True)), POOL.labels)
+    release = release_of(checkpoint, **options)
+    pair = neighbours(release, release.claim, pool, release.tap, checkpoint.tokens)
+    assert isinstance(pair.one, tuple)
+    assert pair.one != pair.other
+    assert 0 < np.linalg.norm(pair.difference) <= 2.0
+
+
 def test_a_claim_that_covers_no_answers_is_not_tested_by_them(checkpoint_of):
     assert auditable_tap(release_of(checkpoint_of("bert"), inference="none")) is None
     assert auditable_tap(release_of(checkpoint_of("bert"))) == "output"

@@ -113,6 +113,9 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
         "distilbert": lambda: hf.DistilBertForMaskedLM(
             hf.DistilBertConfig(dim=16, n_layers=2, n_heads=2, hidden_dim=32, **rows)
         ),
+        "head that asks the encoder": lambda: hf.DebertaV2ForMaskedLM(
+            hf.DebertaV2Config(legacy=False, type_vocab_size=0, **rows, **size)
+        ),
         "no head": lambda: hf.BertModel(hf.BertConfig(**rows, **size)),
     }
 

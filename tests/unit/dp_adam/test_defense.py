@@ -142,6 +142,8 @@ def test_two_passes_end_where_one_pass_ends_and_layers_clipped_apart_do_not(task
         release = DPAdam(clipping=mode, **common).train(task, RunContext(3))
         ends[mode] = torch.cat([p.ravel() for p in release.classifier.parameters()])
         assert release.claim.epsilon <= 8.0
+        together = dict(release.claim.details).get("norm of all bounds together")
+        assert together == (pytest.approx(0.1) if mode == "per-layer" else None)
     torch.testing.assert_close(ends["book-keeping"], ends["two-pass"], rtol=1e-4, atol=1e-6)
     assert not torch.allclose(ends["book-keeping"], ends["per-layer"], rtol=1e-4, atol=1e-6)
 

@@ -172,7 +172,7 @@ def test_pairs_train_predict_and_release_one_pooled_row(checkpoint) -> None:
         release.embed(pairs, "embedding")
 
 
-def test_what_does_not_fit_is_said_before_training(masked, checkpoint, tiny) -> None:
+def test_what_does_not_fit_is_said_before_training(masked, checkpoint, checkpoint_of) -> None:
     def words(*named: str) -> DPAdam:
         return DPAdam(objective="infilling", label_words=named)
 
@@ -181,6 +181,8 @@ def test_what_does_not_fit_is_said_before_training(masked, checkpoint, tiny) -> 
     assert prompt.unfit(checkpoint, 16) is None
     cases = [
         (prompt, masked("no head"), "its files have no head"),
+        (prompt, masked("head that asks the encoder"), "is no function of one position's vector"),
+        (prompt, checkpoint_of("gpt2_no_pad"), "the tokenizer has no mask token"),
         (words("very good", "bad"), checkpoint, r"'very good' is \['very', 'good'\]"),
         (words("galaxy", "bad"), checkpoint, r"'galaxy' is \['\[UNK\]'\]"),
         (words("Bad", "bad"), checkpoint, "are the same token"),

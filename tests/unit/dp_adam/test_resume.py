@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpeval_defenses.dp_adam import DPAdam, resume
+from dpeval.context import RunContext
+from dpeval.plugin import Task
+from dpeval_defenses.dp_adam import DPAdam, PrivateTrainer, resume
 from dpeval_defenses.dp_adam.noise import SecureNoise
 
 
@@ -169,3 +171,36 @@ def test_the_checkpoint_does_not_hold_the_seeds(problem, tmp_path: Path) -> None
 def test_no_checkpoint_is_said(problem, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no checkpoint at"):
         resume.restore(problem().trainer(), tmp_path / "none")
+
+
+def _with_scratch(tiny, folder: Path | None) -> tuple[DPAdam, Task, RunContext]:
+    defense = DPAdam(adapt="head", noise_multiplier=1.0, delta=1e-5, steps=6, batch_size=20, accountant="rdp")
+    return defense, Task(tiny.records, 2, tiny.checkpoint), RunContext(4, scratch=folder)
+
+
+@pytest.mark.parametrize("harm", ["none", "damaged", "other settings"])
+def test_the_defense_goes_on_from_its_scratch_folder_or_says_why_not(
+    tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, harm: str
+) -> None:
+    """Stopped in step 4, asked again: the weights, log and claim of an unbroken run, whatever the checkpoint is."""
+    defense, task, ctx = _with_scratch(tiny, tmp_path)
+    monkeypatch.setattr(resume._Pace, "due", lambda _: True)
+    step = PrivateTrainer.step
+    with monkeypatch.context() as stop:
+        stop.setattr(PrivateTrainer, "step", lambda self: 1 / 0 if self.steps_taken == 3 else step(self))
+        with pytest.raises(ZeroDivisionError):
+            defense.train(task, ctx)
+    if harm == "damaged":
+        (tmp_path / "dp-adam" / "state.safetensors").write_bytes(b"half")
+    if harm == "other settings":
+        state = json.loads((tmp_path / "dp-adam" / "state.json").read_text(encoding="utf-8")) | {"format": 0}
+        (tmp_path / "dp-adam" / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    taken: list[int] = []
+    monkeypatch.setattr(PrivateTrainer, "step", lambda self: (taken.append(self.steps_taken), step(self))[1])
+    resumed = defense.train(task, ctx)
+    assert taken == ([3, 4, 5] if harm == "none" else [0, 1, 2, 3, 4, 5])
+    assert ("the training starts anew" in caplog.text) == (harm != "none")
+    unbroken = defense.train(task, _with_scratch(tiny, None)[2])
+    assert torch.equal(resumed.classifier.head.weight, unbroken.classifier.head.weight)
+    assert resumed.log == unbroken.log
+    assert resumed.claim == unbroken.claim

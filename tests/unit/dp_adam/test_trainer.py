@@ -237,6 +237,22 @@ def test_the_log_holds_the_norms_the_clipped_share_and_the_signal_to_noise(probl
     assert entry.signal_to_noise == pytest.approx(signal / float((2.0 * 0.5 * z).norm()))
 
 
+def test_noise_is_scaled_to_the_sensitivity_that_the_engine_states(problem, loop_engine) -> None:
+    """An engine that lets one record change the sum by 2C gets twice the noise."""
+
+    class Wide(loop_engine):
+        sensitivity = 1.0
+
+    moves = []
+    for engine in (loop_engine, Wide):
+        trainer = problem().trainer(rate=1e-9, engine=engine, optimizer="sgd", schedule="constant", max_norm=0.5)
+        before = trainer.model.weight.detach().clone()
+        trainer.step()
+        moves.append(trainer.model.weight.detach() - before)
+        trainer.close()
+    torch.testing.assert_close(moves[1], 2 * moves[0])
+
+
 def test_a_linear_schedule_falls_from_the_full_rate_to_zero_after_the_last_step() -> None:
     settings = TrainSettings(steps=4, max_norm=1, noise_multiplier=1, learning_rate=0.8)
     assert [settings.rate_at(step) for step in range(5)] == pytest.approx([0.8, 0.6, 0.4, 0.2, 0.0])

@@ -119,6 +119,8 @@ def test_answers_compose(checkpoint_of, records_of):
     assert dict(claim.details)["epsilon of 10 answers"] == pytest.approx(epsilon_of_answers(claim, 10), rel=1e-5)
     assert epsilon_of_answers(claim, 4) == pytest.approx(claim.epsilon)
     assert any("K answers compose" in part for part in claim.excludes)
+    both = epsilon_of_gaussian(2.0 * math.sqrt(4 + 1) / sigma, 1e-5)
+    assert dict(claim.details)["epsilon of a training text that is sent once more"] == pytest.approx(both, rel=1e-5)
 
 
 def shuffled(epsilon, users, training="frozen"):
@@ -156,7 +158,16 @@ def test_a_defense_hands_its_users_to_the_shuffler(checkpoint_of, records_of):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"inference": 0.0}, {"inference": -1}, {"label_epsilon": -1.0}, {"label_prior": (1.0,)}]
+    "wrong",
+    [
+        {"inference": 0.0},
+        {"inference": -1},
+        {"inference": math.inf},
+        {"epsilon": math.inf},
+        {"label_epsilon": -1.0},
+        {"label_prior": (1.0,)},
+        {"label_epsilon": 1.0, "label_mechanism": "prior", "label_prior": (0.5, 0.6)},
+    ],
 )
 def test_settings_that_cannot_be_are_refused(wrong):
     with pytest.raises(ValueError, match="expected"):

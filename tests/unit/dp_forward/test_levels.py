@@ -142,6 +142,24 @@ def test_one_replaced_token_moves_one_released_row(checkpoint_of, records_of):
         assert np.linalg.norm(answer.rows(0) - answer.rows(1)) <= dict(release.claim.details)["sensitivity"]
 
 
+@pytest.mark.parametrize("name", ["roberta", "electra", "distilbert", "mpnet", "gpt2_no_pad", "albert"])
+@pytest.mark.parametrize(
+    "options",
+    [ATTENTION, ATTENTION | {"length_is_public": True}, TOKEN | {"training": "trained"}, {"position": "encoder.1.qkv"},
+     {"position": "encoder.1.add_norm_2", "paper_compat": True}],
+    ids=["token-attention", "public", "token, trained", "sequence", "published"],
+)  # fmt: skip
+def test_answers_follow_from_what_was_released(checkpoint_of, records_of, name, options):
+    """On every architecture: predictions are those of the released rows alone, and rows are noised as claimed."""
+    checkpoint, records = checkpoint_of(name), records_of([*TEXTS[:6], "tea"])
+    release = train(checkpoint, records, **options)
+    released = release.embed(records, release.tap)
+    assert np.allclose(release.predict(records).log_probs, release.predict_from(released).log_probs, atol=1e-5)
+    noise = (released.values - release.noisier(0.0).embed(records, release.tap).values) / release.noise.sigma
+    assert abs(noise.mean()) < 5 / math.sqrt(noise.size)
+    assert abs(noise.std() - 1) < 5 / math.sqrt(2 * noise.size)
+
+
 def test_the_noise_follows_the_maps_as_they_learn(checkpoint_of, records_of):
     """With a trained first half, σ is calibrated to the weights that the model ends with."""
     records = records_of(TEXTS)

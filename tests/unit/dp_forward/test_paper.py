@@ -79,3 +79,12 @@ def test_mvg_noise_drowns_everything(checkpoint_of, records_of):
     assert dict(claim.details)["sigma"] > 50
     assert claim.epsilon < 0.2
     assert dict(claim.details)["nominal epsilon"] == 8.0
+
+
+def test_the_published_token_level_is_half_calibrated_too(checkpoint_of, records_of):
+    """The paper takes sensitivity C for a row; two rows of norm C are 2C apart."""
+    claim = train(
+        checkpoint_of("bert"), records_of(TEXTS), paper_compat=True, level="token", position="embedding", delta=1e-5
+    ).claim
+    assert claim.unit.value == "token"
+    assert claim.epsilon == pytest.approx(19.12, abs=0.006)

@@ -50,7 +50,7 @@ def test_remembered_canaries_stand_at_the_top_and_the_bound_on_epsilon_follows()
 
 
 def test_forgotten_canaries_have_a_median_exposure_of_one_bit():
-    """The interval covers 1 bit in about 95 of 100 experiments: of 40, fewer than 34 has a chance below one in a thousand."""
+    """The interval covers 1 bit in about 95 %: fewer than 34 of 40 has a chance below one in a thousand."""
     found = [measure_canaries([run(seed)], resamples=200) for seed in range(40)]
     covered = sum(one["exposure_median"].low <= 1.0 <= one["exposure_median"].high for one in found)
     assert covered >= 34

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .checks import ClippingError, MixedExamplesError
-from .trial import Axes, Key, Shapes, Trial, Uses, devices, kept
+from .rerun import devices, kept
+from .trial import Axes, Key, Shapes, Trial, Uses
 
 if TYPE_CHECKING:
     from .tape import Tape
@@ -95,9 +96,7 @@ class Layout:
         failures: list[Exception] = []
         for rows, leading in options:
             try:
-                trial = Trial(tape, module, leaves, spec, leading)
-                uses = trial.uses() if rows > 1 else {}
-                found = trial.mixed(uses) if rows > 1 else None
+                uses, found = Trial(tape, module, leaves, spec, leading).run() if rows > 1 else ({}, None)
             except Exception as error:  # noqa: BLE001 - what the model's own run shows as well is shown by that
                 failures.append(error)
                 continue
@@ -110,7 +109,7 @@ class Layout:
             with torch.no_grad(), torch.random.fork_rng(devices=devices(leaves)), kept(module):
                 args, kwargs = tree_unflatten(leaves, spec)
                 module.forward(*args, **kwargs)
-            self.failure, self.fresh = failures[0], True
+            self.failure, self.fresh = failures[0].with_traceback(None), True
         self.restart()
 
     def use(self, tape: Tape, operands: list[Any]) -> Use:

@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from .apart import propagate
 from .checks import ClippingError
 from .records import Record, total_squared_norms, widened
 from .tape import Grads, Tape
@@ -148,7 +149,7 @@ class TwoPass:
 
         gathered = Gathered(lambda p: p, self.tape.expected(), add_norms)
         with self.tape.listening(gathered.take, len(losses)):
-            losses.sum().backward(retain_graph=True)  # type: ignore[no-untyped-call]
+            propagate(losses.sum(), self.tape.anchor)
         gathered.close()
         factors, finite = clip_factors(squares, self.bound), unless_all(squares.isfinite())
 

@@ -13,6 +13,7 @@ KINDS = {
     "token in the attention, trained": {
         "level": "token-attention", "position": "encoder.0.qkv", "training": "trained", "inference": 2.0,
     },
+    "a whole text in the attention": {"position": "encoder.1.qkv"},
     "any matrix": {
         "mechanism": "matrix", "position": "encoder.0.ffn", "row_scales": (1.0, 3.0), "column_scales": (2.0, 1.0, 5.0),
         "basis": "random",
