@@ -7,7 +7,8 @@ Models have the shapes of MiniLM (6 layers, 384) and BERT-base (12 layers, 768) 
 tokens each. The defended pass does all that the defense does to a training text: the part before the noise, the bound,
 fresh noise, the rest. Passes alternate: every defended one stands between two undefended ones and is divided by their
 mean, so that a slow moment of the machine falls on both. The table gives the median of these ratios with a 95 %
-interval of the median (order statistics). Memory is the peak of the resident set above where it stood before the pass.
+interval of the median (order statistics). Memory of a pass is the peak of the resident set above where it stood before;
+the memory ratio counts the model's weights on both sides.
 """
 
 from __future__ import annotations
@@ -73,13 +74,14 @@ class Row:
     ratio: float
     low: float
     high: float
+    model_mib: float
     undefended_mib: float
     defended_mib: float
 
     @property
     def memory_ratio(self) -> float:
-        """Peak above the model, defended over undefended."""
-        return self.defended_mib / max(self.undefended_mib, 1e-9)
+        """Model and peak above it, defended over undefended."""
+        return (self.model_mib + self.defended_mib) / (self.model_mib + self.undefended_mib)
 
 
 def build(size: Size) -> TextClassifier:
@@ -118,8 +120,8 @@ def defended(model: TextClassifier, batch: Batch, position: str) -> Callable[[],
     rows = 1 if position == "output" else LENGTH
 
     def run() -> Tensor:
-        clear = client.clear(model, batch, lengths)
-        return logits_of(model, position, client.released(model, clear, lengths, rows, transform, generators))
+        released = client.released(model, client.clear(model, batch, lengths), lengths, rows, transform, generators)
+        return logits_of(model, position, released)
 
     return run
 
@@ -234,6 +236,7 @@ def measure(shape: str, mode: str, rounds: int, clock: Callable[[], float], *, w
                 1e3 * statistics.median(after),
                 statistics.median(ratios),
                 *interval(ratios),
+                sum(p.numel() * p.element_size() for p in model.parameters()) / 2**20,
                 *held.get(position, (math.nan, math.nan)),
             )
         )
@@ -253,11 +256,11 @@ def markdown(rows: list[Row], about: dict[str, object]) -> str:
         largest = max(r.memory_ratio for r in of)
         lines += [
             "",
-            f"## {shape}, {mode} ({SHAPES[shape].texts} texts)",
+            f"## {shape}, {mode} ({SHAPES[shape].texts} texts, a model of {of[0].model_mib:.0f} MiB)",
             "",
             f"Largest time ratio {worst.ratio:.3f} at `{worst.position}`; largest memory ratio {largest:.3f}.",
             "",
-            "| position | undefended ms | defended ms | time ratio | 95 % interval | peak MiB | defended MiB | ratio |",
+            "| position | plain ms | defended | time ratio | 95 % interval | plain MiB | defended | memory ratio |",
             "|---|--:|--:|--:|:-:|--:|--:|--:|",
             *(
                 f"| `{r.position}` | {r.undefended_ms:.1f} | {r.defended_ms:.1f} | {r.ratio:.3f} | "

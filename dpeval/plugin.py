@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
@@ -211,7 +211,7 @@ class Knowledge:
     """Texts from the same population, with labels and attributes; disjoint from every target."""
     num_labels: int
     num_attribute_values: int
-    claim: PrivacyClaim = NoClaim()
+    claim: PrivacyClaim = field(default_factory=NoClaim)
     """What the release states of itself, the noise scale among its details where noise is added."""
 
 

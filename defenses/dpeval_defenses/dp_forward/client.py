@@ -86,11 +86,25 @@ def logits_of(model: TextClassifier, tap: str, released: Sequence[Tensor], width
     lengths = [len(each) for each in released]
     rows = max(lengths) if width is None else max(width, *lengths)
     if min(lengths) == rows or max(lengths) == 1:
-        return forward_from(model, tap, torch.stack(list(released)))
+        return forward_from(model, tap, _together(released))
     tensor = torch.stack([padded(each, rows) for each in released])
     counts = torch.tensor(lengths, device=tensor.device)
     mask = torch.arange(rows, device=tensor.device) < counts.unsqueeze(1)
     return forward_from(model, tap, tensor, mask.long())
+
+
+def _together(parts: Sequence[Tensor]) -> Tensor:
+    """``parts`` of one shape as one tensor; without a copy where they already lie one after the other in one."""
+    first = parts[0]
+    follow = all(
+        each.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        and each.storage_offset() == first.storage_offset() + i * first.numel()
+        and each.is_contiguous()
+        for i, each in enumerate(parts)
+    )
+    if not follow or any(each.requires_grad for each in parts):
+        return torch.stack(list(parts))
+    return first.as_strided((len(parts), *first.shape), (first.numel(), *first.stride()))
 
 
 def padded(tensor: Tensor, rows: int) -> Tensor:

@@ -27,13 +27,14 @@ def embedding(
     input: Tensor,  # noqa: A002
     weight: Tensor,
     padding_idx: int | None = None,
-    *options: Any,
-    **named: Any,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Any:
     """``F.embedding`` of examples' ids, or of ids that all examples share (relative positions)."""
-    if any(options) and options != (None, 2.0, False, False):
-        return NotImplemented
-    if named.get("max_norm") is not None or named.get("scale_grad_by_freq") or not tape.tracks(weight):
+    del norm_type, sparse
+    if max_norm is not None or scale_grad_by_freq or not tape.tracks(weight):
         return NotImplemented
     if padding_idx is not None and padding_idx < 0:
         padding_idx += len(weight)
