@@ -13,6 +13,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import faiss
@@ -53,17 +54,17 @@ def search(repeats: int, sizes: tuple[int, ...]) -> None:
     table = rng.standard_normal((VOCABULARY, WIDTH), dtype=np.float32)
     allowed = np.arange(5, VOCABULARY)
     print(f"{'rows':>7} {'what':<26} {'ours s':>8} {'faiss s':>8} {'ratio':>6}")
+    space = SearchSpace.of(table, allowed=allowed, metric="l2", log_prior=np.zeros(VOCABULARY), index="flat")
+    index = faiss.IndexFlatL2(WIDTH)
+    index.add(table)
     for n in sizes:
-        queries = rng.standard_normal((n, WIDTH), dtype=np.float32)
-        bare = faiss.IndexFlatL2(WIDTH)
-        bare.add(table)
-        space = SearchSpace.of(table, allowed=allowed, metric="l2", log_prior=np.zeros(VOCABULARY), index="flat")
-        gains = np.ones(n)
-        for name, ours in {
-            "nearest": lambda q=queries: nearest(q, table, allowed=allowed),
-            "with prior and gains": lambda q=queries, g=gains: space.search(q, g),
-        }.items():
-            mine, theirs, ratio = side_by_side(ours, lambda q=queries: bare.search(q, 1), repeats)
+        queries, gains = rng.standard_normal((n, WIDTH), dtype=np.float32), np.ones(n)
+        ways = {
+            "nearest": partial(nearest, queries, table, allowed=allowed),
+            "with prior and gains": partial(space.search, queries, gains),
+        }
+        for name, ours in ways.items():
+            mine, theirs, ratio = side_by_side(ours, partial(index.search, queries, 1), repeats)
             print(f"{n:>7} {name:<26} {mine:>8.3f} {theirs:>8.3f} {ratio:>6.2f}")
 
 
@@ -81,13 +82,13 @@ def gradient(repeats: int, tap: str, texts: int, folder: Path) -> None:
 
     attack(32, 2)
     for what, steps in (("all in all", GradientInversion().steps), ("without a step", 1)):
-        one, many, ratio = side_by_side(lambda s=steps: attack(1, s), lambda s=steps: attack(32, s), repeats)
+        one, many, ratio = side_by_side(partial(attack, 1, steps), partial(attack, 32, steps), repeats)
         print(f"{tap} {what}: batch 1 {one / texts:.4f} s a text, batch 32 {many / texts:.4f} s, ratio {1 / ratio:.3f}")
 
 
 def _sentences(n: int, seed: int) -> Records:
     rng = np.random.default_rng(seed)
-    words = ["the", "film", "is", "a", "warm", "and", "clever", "story", "of", "two", "old", "friends", "who", "never", "quite", "say", "what", "they", "mean"]
+    words = "the film is a warm and clever story of two old friends who never say what they mean".split()  # noqa: SIM905
     texts = tuple(" ".join(rng.choice(words, 14)) for _ in range(n))
     return Records(tuple(f"{seed}-{i}" for i in range(n)), texts, (0,) * n)
 

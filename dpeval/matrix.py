@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 
 from dpeval import seeds
 from dpeval.config import Experiment, Named
@@ -64,6 +64,7 @@ def plan(experiment: Experiment, materials: Materials) -> Plan:
     for data, model in materials.pairs():
         checkpoint = materials.checkpoints[model]
         dataset, splits = _divided(experiment, materials.datasets[data])
+        law = _law(experiment, dataset)
         members = min((len(s.trained) for s in splits.values()), default=0)
         for defense in experiment.defenses:
             problem = _problem(defense, dataset, checkpoint, members)
@@ -78,7 +79,7 @@ def plan(experiment: Experiment, materials: Materials) -> Plan:
                     for i, (seed, parts) in enumerate(splits.items())
                 ]
                 most = SMOKE_SHADOWS if experiment.limit is not None else None
-                jobs.extend(with_shadows(trained, partial(_parts, experiment, dataset), most))
+                jobs.extend(with_shadows(trained, law, most))
         if isinstance(dataset, Dataset) and isinstance(checkpoint, Checkpoint):
             here = [c for c in cells if (c.data, c.model) == (data, model) and c.problem is None]
             jobs.extend(_controls(experiment, data, model, splits[experiment.seeds[0]], dataset, here))
@@ -106,9 +107,16 @@ def with_shadows(jobs: Sequence[Job], law: Law, most: int | None = None) -> list
     return [dataclasses.replace(job, shadows=shadows) for job in jobs]
 
 
-def _parts(experiment: Experiment, dataset: Dataset, pair: int) -> Split:
-    """What a matrix with another seed would have drawn: the law of the shadows."""
-    return _split(experiment, dataset, pair_seed(pair))
+def _law(experiment: Experiment, dataset: Dataset | Failed) -> Law:
+    """The law of the shadows: what a matrix with another seed would have drawn; each pair is drawn once."""
+
+    @cache
+    def draw(pair: int) -> Split:
+        if isinstance(dataset, Failed):
+            raise TypeError(f"{dataset.where}: no shadow is drawn from data that could not be loaded")
+        return _split(experiment, dataset, pair_seed(pair))
+
+    return draw
 
 
 def _split(experiment: Experiment, dataset: Dataset, seed: int) -> Split:

@@ -11,10 +11,11 @@ results.json; each shape's rows come from one run.
 from __future__ import annotations
 
 import argparse
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from .driver import compare
+from .driver import Turns, compare
 from .methods import METHODS, OPACUS
 from .report import load, save
 from .search import LENGTH, search, throughput
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=list(PAPER), choices=list(PAPER))
     parser.add_argument("--methods", nargs="*", default=known[1:], choices=known)
     parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=600, help="for each shape; then no further turn begins")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--cap", type=int, default=1536, help="MiB over the model's own")
     parser.add_argument("--highest", type=int, default=128)
@@ -40,13 +42,18 @@ def main() -> None:
     run(parser.parse_args())
 
 
+def turns(options: argparse.Namespace) -> Turns:
+    """As many as were asked for, counted from now."""
+    return Turns(options.turns, time.monotonic() + options.seconds)
+
+
 def run(options: argparse.Namespace) -> None:
     """The stages in order."""
     results, command = load(options.out), "python -m benchmarks.clipping"
     methods = ["non-private", *(m for m in options.methods if m != "non-private")]
     if "table" in options.stages:
         for shape in options.shapes:
-            results["shapes"][shape] = compare(shape, methods, options.turns, options.threads)
+            results["shapes"][shape] = compare(shape, methods, turns(options), options.threads)
             save(options.out, results, command)
     if "search" in options.stages:
         results["protocol"] = {"length": LENGTH, "cap": options.cap, "highest": options.highest,
@@ -57,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     if "throughput" in options.stages:
         for name in options.models:
             results["throughput"][name] = throughput(
-                name, results["batches"][name], options.logical, options.turns, options.threads
+                name, results["batches"][name], options.logical, turns(options), options.threads
             )
             save(options.out, results, command)
     save(options.out, results, command)

@@ -11,6 +11,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,21 @@ from typing import Any
 
 from .shapes import SHAPES
 
-WARM_UPS = 3
+WARM_UPS, FEWEST = 3, 3
+"""Steps that are not counted, and steps that are counted even when the time is up."""
 Row = dict[str, Any]
 
 
 class RefusedError(Exception):
     """A method does not take a model; the message is its own."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How often all methods have their turn: at most so many times, fewer when the time is up."""
+
+    most: int
+    deadline: float
 
 
 @dataclass
@@ -66,13 +76,13 @@ def worker(shape: str, method: str, steps: int, threads: int) -> Iterator[Worker
         process.wait()
 
 
-def compare(shape: str, methods: list[str], turns: int, threads: int) -> dict[str, Row]:
+def compare(shape: str, methods: list[str], turns: Turns, threads: int) -> dict[str, Row]:
     """The first protocol: every method on the shape's own batch, one step each in turn."""
     size = SHAPES[shape]
     return in_turn(shape, size.steps, dict.fromkeys(methods, (size.rows, size.rows)), turns, threads)
 
 
-def in_turn(shape: str, steps: int, orders: dict[str, tuple[int, int]], turns: int, threads: int) -> dict[str, Row]:
+def in_turn(shape: str, steps: int, orders: dict[str, tuple[int, int]], turns: Turns, threads: int) -> dict[str, Row]:
     """One row for each method: medians and ratios over ``turns``, or the reason why it was refused."""
     found: dict[str, Row] = {}
     measured: dict[str, list[Row]] = {}
@@ -84,7 +94,9 @@ def in_turn(shape: str, steps: int, orders: dict[str, tuple[int, int]], turns: i
             except RefusedError as refusal:
                 found[method] = {"refused": str(refusal)}
                 del workers[method]
-        for turn in range(WARM_UPS + turns):
+        for turn in range(WARM_UPS + turns.most):
+            if turn >= WARM_UPS + FEWEST and time.monotonic() > turns.deadline:
+                break
             for method in _rotated(list(workers), turn):
                 try:
                     row = workers[method].step(*orders[method])

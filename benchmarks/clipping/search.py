@@ -5,7 +5,7 @@ Li et al. (2022, section 5 and appendix): mock sequences of length 100, binary s
 
 from __future__ import annotations
 
-from .driver import RefusedError, Row, in_turn, worker
+from .driver import RefusedError, Row, Turns, in_turn, worker
 from .shapes import PAPER
 
 LENGTH = 100
@@ -39,7 +39,7 @@ def search(name: str, methods: list[str], cap: float, highest: int, threads: int
     return found
 
 
-def throughput(name: str, batches: dict[str, Row], logical: int, turns: int, threads: int) -> dict[str, Row]:
+def throughput(name: str, batches: dict[str, Row], logical: int, turns: Turns, threads: int) -> dict[str, Row]:
     """Examples a second at the common logical batch, each method with the largest micro-batch that fits."""
     orders = {m: (logical, min(row["batch"], logical)) for m, row in batches.items() if row.get("batch")}
     rows = in_turn(PAPER[name], LENGTH, orders, turns, threads)

@@ -77,7 +77,7 @@ class Task:
         ids = torch.randint(5, self.model.config.vocab_size, (rows, self.steps))
         inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         if self.positions:
-            inputs["position_ids"] = torch.arange(self.steps).expand(rows, -1)
+            inputs["position_ids"] = torch.arange(self.steps).repeat(rows, 1)
         if not self.generates:
             return inputs, torch.randint(0, 2, (rows,))
         return inputs, torch.cat([ids[:, 1:], torch.full((rows, 1), -100)], 1)

@@ -90,7 +90,7 @@ def _result(
         defense=base.defense, attack=base.attack, goal=goal, tap=cell.tap, data=names[0], model=names[1],
         status=outcome.status, reason=outcome.reason, measures=found.measures, headline=found.headline, null=found.null,
         p_value=found.p_value, p_holm=adjusted, distinguishable=verdict, reading=reading(goal, found, verdict),
-        warnings=found.warnings, exposed=found.exposed if verdict == "yes" else (),
+        warnings=(*found.warnings, *_repeated(cell)), exposed=found.exposed if verdict == "yes" else (),
         risks=found.risks if verdict == "yes" else (), roc=found.roc,
         seconds=trained.seconds(cell.trial),
     )  # fmt: skip
@@ -110,6 +110,14 @@ def distinguishable(found: CellMeasures, adjusted: float | None, level: float) -
     return "insufficient" if found.tested.n < FEWEST else "no"
 
 
+def _repeated(cell: Cell) -> tuple[str, ...]:
+    """What a reader should know of an attack that asks a randomised release again and again."""
+    queries = getattr(cell.attack.plugin, "queries", 1)
+    if queries <= 1:
+        return ()
+    return (f"each text is asked {queries} times where answers are random; a guarantee per query composes over them",)
+
+
 def _blind_of(cell: Cell, blind: Mapping[AuditSet, Blind]) -> Blind | None:
     """The blind attacker of the records that a cell's attack is audited on."""
     one = audit_set_of(cell)
@@ -124,7 +132,7 @@ def _outcome(gathered: Gathered, cell: Cell, controls: Controls, blind: Mapping[
         return Outcome(Status.FAILED, f"{problem.message} ({problem.where})" if problem.where else problem.message)
     found = _blind_of(cell, blind)
     if is_published_protocol(as_attack(cell.attack)):
-        return Outcome(Status.INVALID, PUBLISHED + (f"; {found.reason}" if found else ""))
+        return Outcome(Status.INVALID, PUBLISHED + (f"; {found.reason.removeprefix('INVALID: ')}" if found else ""))
     if as_attack(cell.attack).caveat:
         return Outcome(
             Status.INVALID, f"published protocol, shown for comparison only: {as_attack(cell.attack).caveat}"

@@ -15,7 +15,7 @@ from scipy import stats
 from dpeval.measure.audit import audit_one_run
 from dpeval.measure.epsilon import EpsilonBound
 from dpeval.measure.membership import MembershipRun
-from dpeval.types import Estimate, Floats, Measured, Undefined
+from dpeval.types import Estimate, Floats, Ints, Measured, Undefined
 
 DELTA = 1e-5
 """The δ of the lower bound on ε that stands in a cell; that of a claim is used where a claim is judged."""
@@ -60,24 +60,30 @@ def measure_canaries(
 
 
 def _medians(runs: Sequence[MembershipRun], resamples: int, rng: np.random.Generator) -> Floats:
-    """The median exposure of resampled canaries, shape ``(resamples,)``."""
+    """The median exposure of canaries resampled with all their runs, shape ``(resamples,)``."""
     names, codes = np.unique(np.concatenate([np.asarray(run.ids) for run in runs]), return_inverse=True)
+    drawn = rng.integers(len(names), size=(resamples, len(names)))
+    times = np.stack([np.bincount(row, minlength=len(names)) for row in drawn])
     bounds = np.cumsum([0, *(len(run.ids) for run in runs)])
-    found = []
-    for _ in range(resamples):
-        weights = np.bincount(rng.integers(len(names), size=len(names)), minlength=len(names))
-        drawn = [
-            np.repeat(np.arange(len(run.ids)), weights[codes[a:b]])
-            for run, a, b in zip(runs, bounds[:-1], bounds[1:], strict=True)
-        ]
-        bits = [
-            exposures(run.scores[at][run.is_member[at]], run.scores[at][~run.is_member[at]])
-            for run, at in zip(runs, drawn, strict=True)
-            if 0 < run.is_member[at].sum() < len(at)
-        ]
-        if bits:
-            found.append(float(np.median(np.concatenate(bits))))
-    return np.array(found)
+    found = [_resampled(run, times[:, codes[a:b]]) for run, a, b in zip(runs, bounds[:-1], bounds[1:], strict=True)]
+    bits, weights = (np.concatenate([one[k] for one in found], axis=1) for k in (0, 1))
+    order = np.argsort(bits, axis=1)
+    sums = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
+    middle = (sums >= sums[:, -1:] / 2).argmax(axis=1)
+    medians: Floats = np.take_along_axis(bits, order, axis=1)[np.arange(resamples), middle]
+    return medians[sums[:, -1] > 0]
+
+
+def _resampled(run: MembershipRun, times: Ints) -> tuple[Floats, Ints]:
+    """Exposure of each planted canary in each resample, and how often it was drawn there, ``(resamples, planted)``."""
+    withheld = np.argsort(run.scores[~run.is_member])
+    ordered = run.scores[~run.is_member][withheld]
+    counts = np.cumsum(times[:, ~run.is_member][:, withheld], axis=1)
+    below = np.concatenate([np.zeros((len(times), 1), dtype=np.int64), counts], axis=1)
+    planted = run.scores[run.is_member]
+    above = below[:, -1:] - below[:, np.searchsorted(ordered, planted, side="right")]
+    level = below[:, -1:] - below[:, np.searchsorted(ordered, planted, side="left")]
+    return np.log2(below[:, -1:] + 1) - np.log2(1 + (above + level) / 2), times[:, run.is_member]
 
 
 def _largest(runs: Sequence[MembershipRun], bits: Sequence[Floats], level: float) -> Estimate:

@@ -212,6 +212,11 @@ def handed_on(
     return [tensor, *others] if answer.listed else (tensor, *others)
 
 
+def unheard(tensor: Tensor, answer: Answer) -> Tensor:
+    """What a module before the tap may say, where nobody listens: ``tensor`` if it is as wide, else zeros."""
+    return tensor if tensor.shape[-1] == answer.width else tensor.new_zeros(*tensor.shape[:-1], answer.width)
+
+
 def constant(value: Any) -> Forward:
     """Answers with ``value`` whatever is asked."""
     return lambda *_args, **_kwargs: value

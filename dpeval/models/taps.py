@@ -38,6 +38,7 @@ from dpeval.models.cutting import (
     go_on_inside,
     handed_on,
     stop_inside,
+    unheard,
 )
 from dpeval.models.encoding import Batch
 from dpeval.models.layout import Layout, TapPoint
@@ -131,7 +132,7 @@ def _going_on(model: TextClassifier, layout: Layout, point: TapPoint, tensor: Te
 
     def reply(call: int, path: str, own: Forward, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if call < start and path in answers:
-            return handed_on(path, tensor, answers, own, args, kwargs)
+            return handed_on(path, unheard(tensor, answers[path]), answers, own, args, kwargs)
         if call == point.layer and point.at is not None:
             return go_on_inside(layout.blocks[path], path, point.at, tensor, answers, own, args, kwargs)
         return own(*args, **kwargs)

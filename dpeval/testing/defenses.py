@@ -13,6 +13,7 @@ from dpeval.local_audit import auditable_tap
 from dpeval.neighbours import hides_length
 from dpeval.plugin import Defense, Release
 from dpeval.testing.bench import Tiny, context, global_randomness_watched, require
+from dpeval.testing.noise import leaves_nothing_under_overwhelming_noise
 from dpeval.types import Claim, Embeddings, NoClaim, Predictions, Trust, Unit
 
 TOLERANCE = 1e-5
@@ -171,6 +172,11 @@ def _predict_from(release: Release, released: Embeddings) -> Predictions:
         raise
 
 
+def overwhelming_noise_leaves_nothing(subject: DefenseSubject) -> None:
+    """Under a million times its noise, neither tensor nor predictions nor any installed attack tells texts apart."""
+    leaves_nothing_under_overwhelming_noise(subject.defense, subject.release, subject.tap, subject.tiny)
+
+
 DEFENSE_CHECKS = (
     states_a_claim,
     releases_where_it_says,
@@ -181,4 +187,5 @@ DEFENSE_CHECKS = (
     survives_saving,
     checks_its_release_point,
     lets_nothing_go_round,
+    overwhelming_noise_leaves_nothing,
 )

@@ -86,6 +86,7 @@ def raw_scores(out: Path) -> dict[str, bytes]:
     return {f.name: b"".join(a.tobytes() for _, a in sorted(load_arrays(f).items())) for f in folders}
 
 
+@pytest.mark.slow
 def test_workers_and_order_change_no_bit(
     done: Run, everything: Callable[[int], Path], tmp_path: Path, essence: Essence
 ) -> None:

@@ -12,7 +12,7 @@ A matrix names it ``use = "invert-nearest"``. By hand, with a view, the targets'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeAlias
 
 from dpeval.fitness import POOLED
@@ -25,6 +25,7 @@ from dpeval_attacks.inversion.exact import ExactReader, TokenRows
 from dpeval_attacks.inversion.observation import Picture, Sample, fit_picture, log_frequencies
 from dpeval_attacks.inversion.own import OwnTexts, answers_of, asked_rows, noise_scale, release_own
 from dpeval_attacks.inversion.public import public_sample
+from dpeval_attacks.inversion.published import CAVEAT_NEAREST, read_as_published
 from dpeval_attacks.inversion.reader import Reader, ReadsRows
 from dpeval_attacks.inversion.search import INDEXES, IndexKind
 from dpeval_attacks.inversion.search import Metric as SearchMetric
@@ -57,7 +58,9 @@ class NearestInversion(InversionAttack):
     rule says. ``ridge`` is relative to the spread of the word embeddings. ``queries`` draws of a randomised release are
     averaged, for the targets and for its own texts alike. ``max_auxiliary`` bounds the texts it learns from. ``index``
     is how faiss searches: ``flat`` compares with every candidate, ``ivf`` with those near the query, ``auto`` takes
-    ``ivf`` above a quarter of a million candidates.
+    ``ivf`` above a quarter of a million candidates. ``protocol = "published"`` is that of Du et al. 2023, for
+    comparison beside this attack: the nearest raw word embedding, through a least-squares map where the tap is not the
+    input.
     """
 
     source: ClassVar[str] = "Song and Raghunathan 2020 (arXiv:2004.00053); Du et al. 2023 (arXiv:2309.06746), sec. 6.3"
@@ -69,10 +72,25 @@ class NearestInversion(InversionAttack):
     queries: int = 1
     max_auxiliary: int = 500
     index: IndexKind = "auto"
+    protocol: Literal["sound", "published"] = "sound"
+
+    @property
+    def sound(self) -> NearestInversion:
+        """The same attack, adapted to the release where it follows the published protocol."""
+        return self if self.protocol == "sound" else replace(self, protocol="sound")
+
+    @property
+    def caveat(self) -> str:
+        """What is wrong with the published protocol."""
+        return CAVEAT_NEAREST if self.protocol == "published" else ""
 
     def __post_init__(self) -> None:
         check_queries(self.queries)
-        for name, value, known in (("metric", self.metric, METRICS), ("index", self.index, INDEXES)):
+        for name, value, known in (
+            ("metric", self.metric, METRICS),
+            ("index", self.index, INDEXES),
+            ("protocol", self.protocol, ("sound", "published")),
+        ):
             if value not in known:
                 raise ValueError(f"NearestInversion: expected {name} to be one of {', '.join(known)}, got {value!r}")
         if not self.ridge >= 0:
@@ -92,7 +110,12 @@ class NearestInversion(InversionAttack):
             return Recovered((), ())
         own = release_own(view, knowledge, ctx, queries=self.queries, most=self.max_auxiliary, who=type(self).__name__)
         asked, places = asked_rows(rows, own.study)
-        read = self.reader(own, view, knowledge, ctx).read(asked)
+        if self.protocol == "published":
+            at_input = view.tap == "embedding" and own.width == own.table.shape[1]
+            learn_on = None if at_input else own.study.sample
+            read = read_as_published(asked.rows, table=own.table, allowed=own.allowed, learn_on=learn_on)
+        else:
+            read = self.reader(own, view, knowledge, ctx).read(asked)
         return Recovered(tuple(targets), answers_of(read, places, rows, own.special_ids))
 
     def reader(self, own: OwnTexts, view: EmbeddingView, knowledge: Knowledge, ctx: Context) -> ReadsRows:

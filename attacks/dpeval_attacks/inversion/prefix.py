@@ -42,18 +42,21 @@ class Prefix:
     """Root mean square of what the scaled public rows leave unexplained of released ones, per entry."""
 
     def rows(self, words: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-        """The clear rows (B, L, d) that would be released for word embeddings ``words`` (B, L, e); padding zero."""
+        """The clear rows (B, L, d) that would be released for word embeddings ``words`` (B, L, e).
+
+        What stands in rows of padding is left as it comes.
+        """
         clear = self.unscaled(words, ids, mask)
         if self.kind == "factor":
-            return clear * self.scale
+            return clear if self.scale == 1.0 else clear * self.scale
+        clear = clear * mask.to(clear.dtype).unsqueeze(-1)
         return clear * (self.scale / clear.flatten(1).norm(dim=1).clamp(min=1e-12)).view(-1, 1, 1)
 
     def unscaled(self, words: Tensor | None, ids: Tensor, mask: Tensor) -> Tensor:
         """The public rows as they are; without ``words`` those of ``ids``."""
         batch = {"input_ids": ids, "attention_mask": mask.long()}
         with _words_given(self.classifier.encoder, words):
-            rows = capture(self.classifier, batch, self.tap)
-        return rows * mask.to(rows.dtype).unsqueeze(-1)
+            return capture(self.classifier, batch, self.tap)
 
     def embed(self, ids: Tensor) -> Tensor:
         """The public word embeddings of ``ids``."""

@@ -2,7 +2,7 @@
 
 >>> gain = np.array([0.0, 1.0, 2.0])
 >>> share_beaten(gain, np.array([0.5, 1.5]), gamma=1.0).round(3).tolist()
-[0.168, 0.5, 0.833]
+[0.04, 0.5, 0.96]
 """
 
 from __future__ import annotations

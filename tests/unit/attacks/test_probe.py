@@ -94,3 +94,23 @@ def test_broken_auxiliary_rows_are_left_out_and_broken_targets_get_the_shares(wo
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(ValueError, match=rf"{next(iter(options))}.*got"):
         AttributeProbe(**options)
+
+
+def test_single_rows_vote_where_one_word_gives_the_attribute_away(world):
+    found = infer(world, world.view("embedding"), pooling="tokens")
+    assert accuracy(world, found) >= 0.9
+    assert np.isfinite(found.scores).all()
+
+
+def test_neighbours_read_the_attribute_too(world):
+    assert accuracy(world, infer(world, world.view("output"), model="knn")) >= 0.8
+
+
+def test_the_published_protocol_takes_one_copy_and_says_what_is_wrong_with_it(world):
+    view = world.view("embedding", 0.05)
+    infer(world, view, protocol="published", views=9)
+    assert view.asked == [("own", 0), ("targets", 0)]
+    published = AttributeProbe(protocol="published")
+    assert published.sound == AttributeProbe()
+    assert "commonest value" in published.caveat
+    assert AttributeProbe().caveat == ""

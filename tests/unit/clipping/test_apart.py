@@ -200,3 +200,30 @@ def test_trial_runs_leave_no_attribute_behind() -> None:
     model(x)
     assert model.calls == 1
     assert model.last is x
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_noise_in_the_forward_pass_is_not_taken_for_mixing(own: bool) -> None:
+    """From a generator on the module, whose state trial runs put back, or from one out of reach."""
+    elsewhere = torch.Generator().manual_seed(0)
+
+    class Noisy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Linear(3, 3), nn.Linear(3, 1)
+            if own:
+                self.generator = torch.Generator().manual_seed(0)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.one(x)
+            generator = self.generator if own else elsewhere
+            return self.two(h + torch.randn(h.shape, generator=generator)).squeeze(1)
+
+    model, x = Noisy(), torch.randn(4, 3)
+    plain = model(x) if own else None
+    if own:
+        model.generator.manual_seed(0)
+    clip = ClippedGradients(model, 1.0)
+    losses = model(x)
+    assert plain is None or torch.equal(losses, plain)
+    assert clip.backward(losses).shape == (4,)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpeval.measure.canaries import exposures, measure_canaries
+from dpeval.measure.canaries import _medians, exposures, measure_canaries
 from dpeval.measure.membership import MembershipRun
 from dpeval.types import Estimate, Undefined
 
@@ -56,6 +56,20 @@ def test_forgotten_canaries_have_a_median_exposure_of_one_bit():
     assert covered >= 34
     assert sum(one["epsilon_one_run"].value > 0 for one in found) <= 6
     assert abs(np.mean([one["exposure_median"].value for one in found]) - 1.0) < 0.08
+
+
+def test_resampled_medians_are_those_of_canaries_repeated_as_often_as_drawn():
+    one, other = run(1, n=31, shift=1.0, digits=1), run(2, n=31, shift=1.0)
+    drawn = np.random.default_rng(7).integers(31, size=(50, 31))
+    names = np.unique(np.asarray(one.ids))
+    got = _medians([one, other], 50, np.random.default_rng(7))
+    for row, value in zip(drawn, got, strict=True):
+        bits = []
+        for each in (one, other):
+            at = np.concatenate([np.flatnonzero(np.asarray(each.ids) == names[k]) for k in row])
+            scores, member = each.scores[at], each.is_member[at]
+            bits += slow(scores[member], scores[~member])
+        assert np.sort(bits)[(len(bits) - 1) // 2] == pytest.approx(value)
 
 
 def test_seeds_are_pooled_and_counted():

@@ -164,3 +164,18 @@ def test_content_tokens_of_any_tokenizer() -> None:
     """Marks are stripped, stop words of any case left out, and so are digits, marks and single letters."""
     vocabulary = ["[PAD]", "The", "##ing", "Ġmovie", "▁movie", "ĠThe", "42", "!", "a", "##s", "été"]
     assert content_tokens(vocabulary, {0}) == {2, 3, 4, 10}
+
+
+def test_recall_as_published_counts_special_tokens_as_recovered():
+    """Two of six words found, and four special rows that every text has: 2/6 becomes 6/10."""
+    found = measure_inversion(
+        [
+            InversionRun(
+                ("a", "b"), ((-1, 7, 9, 9, -1), (-1, 7, 9, 9, -1)), ((-1, 7, 8, 8, -1), (-1, 7, 8, 8, -1)),
+                content=frozenset({7, 8, 9}), never=frozenset({0, 1}), special_rows=(2, 2),
+            )
+        ],
+        auxiliary=[(-1, 9, 9, 9, -1)],
+    ).estimates  # fmt: skip
+    assert found["position_recall"].value == pytest.approx(2 / 6)
+    assert found["recall_with_special_tokens"].value == pytest.approx(6 / 10)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 Options: TypeAlias = list[tuple[int, frozenset[int]]]
 
 
+TRIES = 4
+
+
 @dataclass(frozen=True)
 class Use:
     """One operation on parameters: its name in the plan, and along which axes examples stand, if the plan knows."""
@@ -49,6 +52,8 @@ class Plan:
     uses: Uses = field(default_factory=dict)
     in_order: bool = False
     """Whether different rows were seen to stay apart and in order."""
+    tries: int = 1
+    """How often it was made: again while all rows of the arguments were alike, which shows nothing of their order."""
 
     def batch_first(self) -> bool:
         """Whether no tensor holds its examples along another axis than the first."""
@@ -86,7 +91,7 @@ class Layout:
         kinds = tuple(_kind(leaf, options[0][0]) for leaf in leaves)
         kind = (id(module), module.training, str(spec), _settings(), kinds)
         known = self._plans.get(kind)
-        if known is None or not known.in_order:
+        if known is None or (not known.in_order and known.tries < TRIES):
             self._make(tape, module, leaves, spec, options, kind)
         self.plan = self._plans.get(kind)
         return options[0][0] if self.plan is None else len(leaves[self.plan.rows_of])
@@ -102,7 +107,8 @@ class Layout:
                 continue
             if found:
                 raise mixing(found)
-            self._plans[kind] = Plan(min(leading), uses, in_order=found == "")
+            tries = self._plans[kind].tries + 1 if kind in self._plans else 1
+            self._plans[kind] = Plan(min(leading), uses, in_order=found == "", tries=tries)
             self.fresh = True
             break
         else:

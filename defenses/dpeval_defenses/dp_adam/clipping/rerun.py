@@ -9,10 +9,12 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -54,15 +56,22 @@ def _copied_container(value: Any, rows: list[int], size: int, done: dict[int, An
 
 @contextmanager
 def kept(module: nn.Module) -> Iterator[None]:
-    """Within it, buffers and attributes of the modules may change; afterwards they are as before."""
+    """Within it, buffers and attributes of the modules and generators may change; afterwards they are as before."""
     buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
     tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for part in module.modules():
         own = vars(part)
         tables += [(table, dict(table)) for table in (own, own["_buffers"])]
+    generators = [(g, g.get_state()) for part in module.modules() for g in vars(part).values()
+                  if isinstance(g, torch.Generator)]  # fmt: skip
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - what a model may draw from
     try:
         yield
     finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+        for generator, state in generators:
+            generator.set_state(state)
         for table, before in tables:
             _put_back(table, before)
         for buffer, value in buffers:

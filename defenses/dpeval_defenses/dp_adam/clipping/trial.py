@@ -138,7 +138,7 @@ class Trial:
     def run(self) -> tuple[Uses, str | None]:
         """The axes of each use of a parameter, and where rows do not stay apart; '' for nowhere.
 
-        None where that is unknown, since all rows of the arguments are alike.
+        None where that is unknown: all rows of the arguments are alike, or a run does not repeat another to the bit.
         """
         few, more = _counts(self.module, self.leaves)
         shapes = self._run([0] * more)
@@ -149,7 +149,10 @@ class Trial:
         rows = [0] * few
         rows[few // 2], rows[-1] = others[0], others[-1]
         same = [i for i, row in enumerate(rows) if row == 0]
-        return base.uses(), base.mixed(self._run(rows, shapes), same, self._tolerance())
+        found = base.mixed(self._run(rows, shapes), same, self._tolerance())
+        if found and base.mixed(self._run([0] * few, shapes), same, self._tolerance()):
+            return base.uses(), None
+        return base.uses(), found
 
     def _run(self, rows: list[int], other: Probe | None = None) -> Probe:
         size = len(self.leaves[min(self.leading)])
