@@ -21,7 +21,9 @@ Step = Callable[[int, int], None]
 OURS = ("book-keeping", "two-pass", "per-layer")
 OPACUS = ("opacus-hooks", "opacus-ghost")
 METHODS = ("non-private", *OURS, *OPACUS)
-BOUND, SIGMA, CHUNK = 0.1, 1.0, 1 << 16
+BOUND, SIGMA = 0.1, 1.0
+CHUNK = 1 << 15
+"""Values that one thread makes at a time: not so many that torch would split the work once more."""
 
 
 def step_of(method: str, task: Task) -> Step:

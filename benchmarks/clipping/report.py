@@ -113,7 +113,8 @@ Each method in a process of its own, one step each in turn, three warm-ups; rati
 median and quartiles. A private step is forward, clipping, noise and Adam. *Memory* is the peak of resident memory
 over the model's own, as a ratio. *Floor* is counted: the multiplications of exact clipping (three products for each
 matrix, and the cheaper form of its norm; a second backward pass for `two-pass`) over those of plain training. What lies
-between floor and measured time is memory traffic, noise and Python."""
+between floor and measured time is memory traffic, noise and Python. On a machine with other work, wall time is that
+work's as well: the ratio of processor time is the steadier one (it counts threads that wait for others, too)."""
 PROTOCOL = """## The largest batch under a memory cap, and throughput
 
 Mock sequences of length {length}. The largest batch whose step stays under {cap} MiB over the model's own, by binary

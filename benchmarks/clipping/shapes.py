@@ -102,6 +102,8 @@ def counted_floor(model: nn.Module, steps: int, method: str) -> float:
     A matrix (d, p) that meets T rows costs 2Tdp three times; its norm min(2T²(d + p), 2Tdp); a second backward pass
     4Tdp once more. Opacus is not counted.
     """
+    if method == "non-private":
+        return 1.0
     plain = norm = 0.0
     for name, module in model.named_modules():
         if isinstance(module, (nn.Linear, Conv1D)):

@@ -101,7 +101,8 @@ def _shows_nothing(what: str, one: NDArray[np.floating], other: NDArray[np.float
     require(
         abs(found) <= _LIMIT and column <= 1,
         f"under {FACTOR:.0e} times the noise {what} still tells texts apart ({found:.1f} standard deviations, "
-        f"where chance stays below {_LIMIT:g}; one column at {column:.1f} of what chance allows): something goes round the noise",
+        f"where chance stays below {_LIMIT:g}; one column at {column:.1f} of what chance allows): "
+        "something goes round the noise",
     )
 
 

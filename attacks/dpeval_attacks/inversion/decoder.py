@@ -68,6 +68,8 @@ class _Network(nn.Module):
     def __init__(self, rows: Tensor, positions: int, hidden: int, log_prior: Tensor, draw: torch.Generator) -> None:
         super().__init__()
         width, classes = rows.shape[1], len(log_prior)
+        self.mean: Tensor
+        self.spread: Tensor
         self.register_buffer("mean", rows.mean(dim=0))
         self.register_buffer("spread", rows.std(dim=0, correction=0).mean().clamp(min=1e-12))
         self.place = nn.Parameter(torch.zeros(positions, width))
@@ -156,7 +158,7 @@ def _epoch(
         scores = network(_rows(view, part, device), _positions(view, part, device))
         loss = _loss(scores, _truth(lesson.truth, part, device), several)
         optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
 
 

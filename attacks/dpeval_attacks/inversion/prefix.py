@@ -50,7 +50,9 @@ class Prefix:
         if self.kind == "factor":
             return clear if self.scale == 1.0 else clear * self.scale
         clear = clear * mask.to(clear.dtype).unsqueeze(-1)
-        return clear * (self.scale / clear.flatten(1).norm(dim=1).clamp(min=1e-12)).view(-1, 1, 1)
+        norms: Tensor = clear.flatten(1).norm(dim=1)
+        scaled: Tensor = clear * (self.scale / norms.clamp(min=1e-12)).view(-1, 1, 1)
+        return scaled
 
     def unscaled(self, words: Tensor | None, ids: Tensor, mask: Tensor) -> Tensor:
         """The public rows as they are; without ``words`` those of ``ids``."""

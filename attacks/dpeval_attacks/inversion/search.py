@@ -110,7 +110,7 @@ class SearchSpace:
     @property
     def width(self) -> int:
         """Columns of a candidate, without those that carry length and prior."""
-        return self.vectors.shape[1] - (2 if self.metric == "l2" else 1)
+        return int(self.vectors.shape[1]) - (2 if self.metric == "l2" else 1)
 
     def of_ids(self, ids: Ints) -> Rows:
         """The vectors of candidates by their id, shape of ``ids`` and the width; every id must be a candidate."""

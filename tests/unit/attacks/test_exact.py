@@ -135,7 +135,7 @@ def test_an_inverted_file_answers_like_the_whole_search_where_candidates_cluster
     for metric in ("l2", "cosine"):
         flat, inverted = (
             SearchSpace.of(
-                table, allowed=np.arange(4000), metric=metric, log_prior=prior, concentration=50.0, index=kind
+                table, allowed=np.arange(4000), metric=metric, log_prior=prior, concentration=3000.0, index=kind
             )
             for kind in ("flat", "ivf")
         )

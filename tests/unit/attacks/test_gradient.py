@@ -62,7 +62,7 @@ def test_special_tokens_are_never_answered(world):
 
 def test_batches_do_not_change_answers(world):
     view = world.view("embedding", 0.04)
-    one, many = (recover(world, view, batch=b).tokens for b in (1, 32))
+    one, many = (recover(world, view, batch=b, steps=40, restarts=1).tokens for b in (1, 32))
     assert np.mean([a == b for a, b in zip(one, many, strict=True)]) >= 0.9
 
 
