@@ -89,15 +89,17 @@ def features(log_probs: Floats, labels: Ints) -> Floats:
 
 
 def above_others(shadows: Floats, target: Floats, inside: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Features with, beside them, how far they lie above the mean of the *other* shadows not trained on the record.
+    """Features with, beside them, how far they lie above the mean of *other* shadows not trained on the record.
 
-    ``shadows`` ``(m, n, f)`` and ``target`` ``(n, f)`` come back twice as wide. Where no other shadow is left the
+    ``shadows`` ``(m, n, f)`` and ``target`` ``(n, f)`` come back twice as wide. A shadow is compared with the other
+    pairs: its own partner was trained on just what it was not, which no target's shadows are. Where none is left the
     difference is 0.
     """
     out = (~inside).astype(np.float64)[:, :, None]
-    total, count = (out * shadows).sum(axis=0), out.sum(axis=0)
-    rest_count = count - out
-    rest = np.where(rest_count > 0, (total - out * shadows) / np.maximum(rest_count, 1), shadows)
+    pairs = np.arange(len(shadows)) // 2
+    other = (pairs[:, None] != pairs[None, :]).astype(np.float64)
+    sums, count = np.tensordot(other, out * shadows, axes=1), np.tensordot(other, out, axes=1)
+    rest = np.where(count > 0, sums / np.maximum(count, 1), shadows)
     mean = np.stack([masked_mean(shadows[:, :, k], ~inside) for k in range(shadows.shape[2])], axis=1)
     mean = np.where(np.isnan(mean), target, mean)
     return np.concatenate([shadows, shadows - rest], axis=2), np.concatenate([target, target - mean], axis=1)

@@ -18,10 +18,12 @@ from dpeval.plugin import Context, Knowledge, MembershipAttack, PredictionView
 from dpeval.types import Floats, Records, Scores
 from dpeval_attacks.draws import check_queries
 from dpeval_attacks.membership.lira import Mode
-from dpeval_attacks.membership.references import References, ask, auc, check_shadows
+from dpeval_attacks.membership.references import FEWEST, References, ask, auc, check_shadows
 from dpeval_attacks.membership.signals import signal_values
 
 GRID = tuple(i / 10 for i in range(11))
+UNTRIED = 0.5
+"""The ``a`` of an adversary with one pair of shadows, too few to attack one with another."""
 TRIED = 4
 """How many shadows the adversary attacks itself to choose ``a``."""
 
@@ -92,10 +94,15 @@ def log_average(shadows: Floats, inside: NDArray[np.bool_], a: float, *, use_ins
 
 
 def best_a(shadows: Floats, inside: NDArray[np.bool_]) -> float:
-    """The ``a`` with which the offline attack does best on the first shadows, each attacked with the others."""
+    """The ``a`` with which the offline attack does best on the first shadows, each attacked with the other pairs.
+
+    Its own pair is left out: the other one was trained on just what it was not, which no target's shadows are.
+    """
+    if len(shadows) < 2 * FEWEST:
+        return UNTRIED
     found = dict.fromkeys(GRID, 0.0)
     for i in range(min(TRIED, len(shadows))):
-        rest = np.arange(len(shadows)) != i
+        rest = np.arange(len(shadows)) // 2 != i // 2
         usable = (~inside[rest]).any(axis=0)
         for a in GRID:
             gain = shadows[i] - log_average(shadows[rest], inside[rest], a, use_inside=False)
