@@ -22,6 +22,7 @@ from dpeval.jobs import digest
 from dpeval.measure.distinguish import needed_draws
 from dpeval.neighbours import Neighbours, Tokens, neighbours
 from dpeval.plugin import Release
+from dpeval.privacy.claims import claim_of_one_answer
 from dpeval.types import Claim, Floats, Records, Text, Trust
 
 LEARN, TEST = 200, 800
@@ -30,7 +31,7 @@ MOST_DRAWS, MOST_NUMBERS = 40_000, 1_000_000_000
 """Limits on the answers about one input, and on all numbers drawn (half a minute at most)."""
 LEVEL = 0.005
 """One audit of ten at 95 %; fewer draws are made where only a single audit could be."""
-VERSION = 3
+VERSION = 4
 
 
 def auditable_tap(release: Release) -> str | None:
@@ -70,7 +71,7 @@ def audit_local_claim(release: Release, pool: Records, folder: Path, tokens: Tok
         return
     # A release that reads a text once, however often it is asked about, can be asked more often.
     cheap = bool(getattr(release, "reads_once", False))
-    draws = planned_draws(claim.epsilon, claim.delta, len(direction)) if cheap else TEST
+    draws = planned_draws(claim_of_one_answer(claim).epsilon, claim.delta, len(direction)) if cheap else TEST
     first, second = (_project(release, text, tap, direction, draws) for text in (pair.one, pair.other))
     save_arrays(folder, first=first, second=second)
 

@@ -33,3 +33,27 @@ def generator(root: int, *names: str | int) -> torch.Generator:
     import torch
 
     return torch.Generator().manual_seed(derive(root, *names))
+
+
+def noise_generator(draws: np.random.Generator) -> torch.Generator:
+    """A torch CPU generator whose whole state is drawn from ``draws``, for noise that must never repeat.
+
+    ``torch.Generator.manual_seed`` keeps 32 bits of its seed, so that of 65 000 streams two are the same with odds of
+    even; two records with the same noise would give away their difference.
+
+    >>> one, other = (noise_generator(rng(0, "noise", i)) for i in range(2))
+    >>> one.get_state().equal(other.get_state())
+    False
+    """
+    import torch
+
+    made = torch.Generator().manual_seed(0)
+    state = made.get_state()
+    words = state[_WORDS].view(torch.int64)
+    words.copy_(torch.from_numpy(draws.integers(1 << 32, size=len(words), dtype=np.int64)))
+    made.set_state(state)
+    return made
+
+
+_WORDS = slice(24, 24 + 624 * 8)
+"""Where the state of a torch CPU generator holds the words of its Mersenne Twister, 8 bytes each."""

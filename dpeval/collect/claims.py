@@ -16,6 +16,7 @@ from dpeval.measure.detection import detection_limit
 from dpeval.measure.distinguish import audit_releases
 from dpeval.measure.epsilon import EpsilonBound
 from dpeval.measure.multiple import family_alpha
+from dpeval.privacy.claims import claim_of_one_answer
 from dpeval.results import Ruling, Verdict
 from dpeval.types import Claim, PrivacyClaim, Trust, Undefined
 from dpeval.verdict import MEMBERSHIP_AUDIT, Consistent, Kind, Refuted, Untestable, judge
@@ -129,18 +130,22 @@ def _strength(verdict: Verdict) -> tuple[int, float]:
     return order.get(verdict.ruling, 0), verdict.bound or 0.0
 
 
+_ONE_ANSWER = "; what was tested is the ε that the claim states of one answer, below that of all that it covers"
+
+
 def _verdict(claim: Claim, audit: Audit) -> Verdict:
-    judged = judge(claim, audit.bound, audit.tests)
+    tested = claim_of_one_answer(claim) if claim.trust is Trust.LOCAL else claim
+    judged = judge(tested, audit.bound, audit.tests)
     ruling = {Refuted: Ruling.REFUTED, Consistent: Ruling.CONSISTENT, Untestable: Ruling.UNTESTABLE}[type(judged)]
     bound = audit.bound if isinstance(audit.bound, EpsilonBound) else None
-    reading = judged.reading
+    reading = judged.reading + _ONE_ANSWER * (tested.epsilon < claim.epsilon)
     return Verdict(
         ruling=ruling,
         reading=f"{reading[0].upper()}{reading[1:]}.",
         bound=bound.epsilon if bound else None,
-        claimed=claim.epsilon,
+        claimed=tested.epsilon,
         ceiling=bound.ceiling if bound else None,
-        smallest_refutable=detection_limit(bound, claim.epsilon) if bound else None,
+        smallest_refutable=detection_limit(bound, tested.epsilon) if bound else None,
         level=1 - bound.alpha if bound else 0.95,
         method=f"{audit.method}; {bound.method.value}" if bound else audit.method,
     )

@@ -12,6 +12,7 @@ from a configuration file or a paper is carried beside it, never in its place.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,11 +25,28 @@ from dpeval.privacy.steps import delta_warning
 from dpeval.types import Adjacency, Claim, NoClaim, PrivacyClaim, Trust, Unit
 
 Detail = tuple[str, float | int | str]
+ONE_ANSWER = "epsilon of one answer"
+"""Name of the detail of a local claim that says what one answer of the finished model gives."""
 
 _ALWAYS_EXCLUDED = (
     "choosing hyperparameters or the published run by looking at the private data",
     "floating-point artefacts of the noise",
 )
+
+
+def claim_of_one_answer(claim: Claim) -> Claim:
+    """The same claim with the ε that it states of one answer, where its own ε is that of more releases or less noise.
+
+    >>> told = local_gaussian_claim(
+    ...     sigma=1.0, sensitivity=2.0, releases=3, delta=1e-5, unit=Unit.SEQUENCE, also_details=((ONE_ANSWER, 10.0),)
+    ... )
+    >>> round(told.epsilon, 1), claim_of_one_answer(told).epsilon
+    (20.4, 10.0)
+    """
+    stated = dict(claim.details).get(ONE_ANSWER)
+    if not isinstance(stated, int | float) or not 0 <= stated < claim.epsilon:
+        return claim
+    return dataclasses.replace(claim, epsilon=float(stated))
 
 
 _SENT = "texts sent to the finished model, and the embeddings that leave a device for them"

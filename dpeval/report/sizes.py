@@ -78,9 +78,10 @@ def _refutable(result: RunResult) -> Iterator[str]:
         ceiling, limit = d.verdict.ceiling, d.verdict.smallest_refutable
         if ceiling is None or not isinstance(d.claim, Claim):
             continue
-        claimed = f"its claim of ε = {epsilon(d.claim.epsilon)} per {d.claim.unit.value}"
+        tested = d.claim.epsilon if d.verdict.claimed is None else d.verdict.claimed
+        claimed = f"its claim of ε = {epsilon(tested)} per {d.claim.unit.value}"
         start = f"{d.label}: had every guess been right, the lower bound on ε would have been {lower_bound(ceiling)}"
-        if d.claim.epsilon >= ceiling:
+        if tested >= ceiling:
             yield f"{start}: this experiment could not have refuted {claimed}."
         elif limit is None or math.isinf(limit):
             yield f"{start}: guesses nearly all right would have refuted {claimed}; a weaker leak goes unseen."

@@ -19,10 +19,11 @@ from scipy import stats
 from dpeval.fitness import why_unfit
 from dpeval.measure.attribute import AttributeRun, measure_attribute
 from dpeval.measure.inversion import InversionRun, measure_inversion
+from dpeval.neighbours import hides_length
 from dpeval.plugin import AttributeAttack, Defense, InversionAttack, Knowledge, Release
 from dpeval.registry import Registry
 from dpeval.testing.bench import Tiny, context, require
-from dpeval.types import Embeddings, Estimate, Floats, Inferred, Records, Recovered
+from dpeval.types import Claim, Embeddings, Estimate, Floats, Inferred, Records, Recovered
 from dpeval.views import Memo, embeddings_of
 
 FACTOR = 1e6
@@ -38,7 +39,7 @@ def leaves_nothing_under_overwhelming_noise(defense: Defense, release: Release, 
     loud = release.noisier(FACTOR)
     if loud is None:
         return
-    records = tiny.parts.members + tiny.parts.nonmembers
+    records = _comparable(release, tiny.parts.members + tiny.parts.nonmembers, tap)
     _shows_nothing("the released tensor", *(_flat(loud.embed(records, tap, draw=d)) for d in (0, 1)))
     _shows_nothing("the predictions", *(loud.predict(records, draw=d).log_probs for d in (0, 1)))
     targets = records.take(range(min(_TARGETS, len(records))))
@@ -51,6 +52,15 @@ def leaves_nothing_under_overwhelming_noise(defense: Defense, release: Release, 
     )
     for name in Registry().names("attacks"):
         _gains_nothing(name, loud, targets, tap, knowledge)
+
+
+def _comparable(release: Release, records: Records, tap: str) -> Records:
+    """``records``, or where their length is public by the claim, those of the commonest length: it may show."""
+    if not isinstance(release.claim, Claim) or hides_length(release.claim):
+        return records
+    counts = np.diff(release.embed(records, tap).offsets)
+    commonest = np.bincount(counts).argmax()
+    return records.take(np.flatnonzero(counts == commonest).tolist())
 
 
 def dependence(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:

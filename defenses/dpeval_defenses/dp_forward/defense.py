@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from dpeval.errors import LeakError, ModelError
 from dpeval.models.bypass import check_release_point
@@ -32,6 +32,9 @@ from dpeval_defenses.dp_forward.release import ForwardRelease
 from dpeval_defenses.dp_forward.statement import Shuffling, Statement
 from dpeval_defenses.dp_forward.training import TrainingTexts, freeze_before, freeze_but_last
 
+if TYPE_CHECKING:
+    from dpeval.types import Dataset
+
 Level: TypeAlias = Literal["sequence", "token", "token-attention"]
 Training: TypeAlias = Literal["frozen", "frozen-fresh", "trained"]
 
@@ -41,7 +44,7 @@ class DPForward(Defense):
     """Each text leaves the device once, as a noised tensor: local privacy for any two texts, or any two tokens."""
 
     source: ClassVar[str] = "Du et al. 2023 (DP-Forward), arXiv:2309.06746"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     position: str = "output"
     """Where the noise is: ``embedding``, ``encoder.I.mha|add_norm_1|ffn|add_norm_2``, ``encoder.I.qkv``, ``output``, or
@@ -131,6 +134,17 @@ class DPForward(Defense):
             self._check_position(classifier, checkpoint)
             self._reduce(classifier, checkpoint)
         except (LeakError, ModelError, ValueError) as error:
+            return str(error)
+        return None
+
+    def unfit_data(self, dataset: Dataset, checkpoint: Checkpoint) -> str | None:
+        """A prior over the labels must have one probability for each."""
+        del checkpoint
+        response = self._response()
+        try:
+            if response is not None:
+                response.answers(len(dataset.label_names))
+        except ValueError as error:
             return str(error)
         return None
 

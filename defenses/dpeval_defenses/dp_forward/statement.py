@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpeval.privacy.central import shuffled_gaussian
-from dpeval.privacy.claims import Detail, LabelNoise, local_gaussian_claim
+from dpeval.privacy.claims import ONE_ANSWER, Detail, LabelNoise, local_gaussian_claim
 from dpeval.privacy.gaussian import compose_gaussian, epsilon_of_gaussian, gaussian_mu
 from dpeval.privacy.labels import sequence_and_label
 from dpeval.privacy.translation import PAPER_TRANSLATION, translated_epsilon
@@ -162,7 +162,7 @@ class Statement:
             ("level", self.level), ("rows", self.rows), ("position", self.position), ("training", self.training),
         ]  # fmt: skip
         if self.answer_sigma:
-            details += [("sigma of an answer", self.answer_sigma), ("epsilon of one answer", _short(self._answers(1)))]
+            details += [("sigma of an answer", self.answer_sigma), (ONE_ANSWER, _short(self._answers(1)))]
             details += [(f"epsilon of {count} answers", _short(self._answers(count))) for count in ANSWERS]
             if self.covers_training:
                 details.append(("epsilon of a training text that is sent once more", _short(self._once_more())))
