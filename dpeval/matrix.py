@@ -187,7 +187,7 @@ def _misfit(
         return Unfit("no sensitive attribute: [data] names no `attribute` column")
     if as_attack(attack).access is Access.WEIGHTS:
         return Unfit("no defense of this matrix releases its weights")
-    why = why_unfit(as_attack(attack), checkpoint, tap)
+    why = (checkpoint.lacks(tap) if tap else None) or why_unfit(as_attack(attack), checkpoint, tap)
     return Unfit(why) if why else None
 
 

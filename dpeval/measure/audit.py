@@ -76,7 +76,7 @@ def audit_one_run(
     """The one-run bound, coins of all runs together: each run draws its own, so they are one larger experiment.
 
     How many of the most and the least member-like records are guessed is planned on the calibration half. Records of
-    near-duplicate groups share a coin and take no part.
+    one group (near-duplicates, a user's texts) share a coin and take no part: the claim is for one record.
 
     Raises:
         DesignError: ``independent_coins`` is false; a fixed-size split makes the coins dependent.
@@ -90,7 +90,7 @@ def audit_one_run(
     coins = _split(runs, salt, share).counting
     m = sum(len(each.is_member) for each in coins)
     if m == 0 or plan is None:
-        return Undefined("no record outside near-duplicate groups is left to audit")
+        return Undefined("no record that shares its coin with no other is left to audit")
     counts = [each.guess(plan) for each in coins]
     right, guesses = sum(c.right for c in counts), sum(c.guesses for c in counts)
     found = one_run_bound(m=m, r=guesses, v=right, delta=delta, alpha=alpha)

@@ -16,6 +16,9 @@ from dpeval.measure.influence import Part
 from dpeval.measure.intervals import Scale, Trials, hierarchical, record_covariance
 from dpeval.types import Estimate, Measured, Undefined
 
+_Z = 1.959964
+"""The normal quantile of 95 %."""
+
 
 def ppv(tpr: float, fpr: float, prevalence: float) -> float:
     """``π TPR / (π TPR + (1 - π) FPR)``; NaN where nobody is called a member (Jayaraman et al. 2021, §3)."""
@@ -52,11 +55,26 @@ def _mean(parts: Sequence[Part]) -> float:
 
 def _log_ratio(true_rate: Part, false_rate: Part) -> Part:
     up, down = _smoothed(true_rate), _smoothed(false_rate)
-    influence = true_rate.influence / up - false_rate.influence / down
-    # A count of zero has no influences, but half a count has a variance of two in the log: spread over the records.
-    unseen = sum(2.0 for rate in (true_rate, false_rate) if rate.value == 0)
+    influence = true_rate.influence / _scale(true_rate, up) - false_rate.influence / _scale(false_rate, down)
+    # Counts of zero and of all have no influences, but not no variance: it is spread over the records.
+    unseen = sum(map(_unseen, (true_rate, false_rate)))
     influence = influence + math.sqrt(unseen / len(influence))
     return Part(math.log(up / down), influence, true_rate.units, true_rate.trials, true_rate.edge)
+
+
+def _scale(rate: Part, smoothed: float) -> float:
+    """Turns influences on a rate into those on its log, with variance (1 - rate) / (count + 1/2) (Walter 1975)."""
+    return math.sqrt(rate.value * smoothed) if rate.value > 0 else smoothed
+
+
+def _unseen(rate: Part) -> float:
+    """Variance of the log of a rate where no record differs from the others.
+
+    At n of n it is that of Wilson's lower limit, n / (n + z²), which lies z standard deviations below.
+    """
+    if rate.value == 0:
+        return 2.0
+    return (math.log1p(_Z**2 / rate.edge) / _Z) ** 2 if rate.value == 1 else 0.0
 
 
 def _smoothed(rate: Part) -> float:

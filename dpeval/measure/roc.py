@@ -88,8 +88,16 @@ def auc(scores: ArrayLike, is_member: ArrayLike) -> float:
 def operating_points(scores: ArrayLike, is_member: ArrayLike) -> tuple[OperatingPoint, ...]:
     """Every achievable point of the ROC, from "nobody" to "everybody"; no interpolation between them."""
     data = labelled(scores, is_member)
-    fpr, tpr, thresholds = roc_curve(data.is_member, data.scores, drop_intermediate=False)
+    fpr, tpr, thresholds = _curve(data)
     return tuple(OperatingPoint(float(t), float(f), float(c)) for t, f, c in zip(tpr, fpr, thresholds, strict=True))
+
+
+def _curve(data: Labelled) -> tuple[Floats, Floats, Floats]:
+    """FPR, TPR and threshold of each point, from the ranks: differences of huge scores would overflow."""
+    values, places = np.unique(data.scores, return_inverse=True)
+    fpr, tpr, at = roc_curve(data.is_member, places, drop_intermediate=False)
+    thresholds = np.append(np.inf, values[at[1:].astype(np.int64)])
+    return fpr, tpr, thresholds
 
 
 def tpr_at_fpr(scores: ArrayLike, is_member: ArrayLike, fpr: float) -> OperatingPoint:
@@ -97,7 +105,7 @@ def tpr_at_fpr(scores: ArrayLike, is_member: ArrayLike, fpr: float) -> Operating
     if not 0 <= fpr <= 1:
         raise ValueError(f"expected a false positive rate in [0, 1], got {fpr}")
     data = labelled(scores, is_member)
-    falsely, truly, thresholds = roc_curve(data.is_member, data.scores, drop_intermediate=False)
+    falsely, truly, thresholds = _curve(data)
     # Compared as counts: 0.07 * 100 is 7.000000000000001 and 0.29 * 100 is 28.999999999999996.
     allowed = math.floor(fpr * data.nonmembers + 1e-9)
     last = int(np.flatnonzero(np.rint(falsely * data.nonmembers) <= allowed)[-1])
@@ -117,7 +125,7 @@ def best_threshold(scores: ArrayLike, is_member: ArrayLike) -> float:
     For the calibration part only: on the records that are measured it makes noise look like an attack.
     """
     data = labelled(scores, is_member)
-    falsely, truly, thresholds = roc_curve(data.is_member, data.scores, drop_intermediate=False)
+    falsely, truly, thresholds = _curve(data)
     # The first point is "nobody", with an infinite threshold; "everybody" is as good and has a finite one.
     gain = (truly - falsely)[1:]
     return float(thresholds[1 + int(np.argmax(gain >= gain.max() - 1e-12))])
@@ -155,7 +163,7 @@ def mean_roc(runs: Sequence[_Scored], points: int = 41) -> tuple[tuple[float, fl
     rates = np.unique(np.append(np.logspace(-math.log10(least), 0.0, points), 1.0).clip(max=1.0))
     curves = []
     for run in runs:
-        falsely, truly, _ = roc_curve(run.is_member, run.scores, drop_intermediate=False)
+        falsely, truly, _ = _curve(labelled(run.scores, run.is_member))
         # As counts, for the reason given in tpr_at_fpr.
         n = int((~run.is_member).sum())
         at = np.searchsorted(np.rint(falsely * n), np.floor(rates * n + 1e-9), side="right") - 1

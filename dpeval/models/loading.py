@@ -86,6 +86,10 @@ def _encoder(folder: Path, config: ModelConfig) -> tuple[Any, torch.dtype]:
         raise ModelError(
             f"{folder}: {len(missing)} weights of {type(model).__name__} are not in the files, such as {missing[0]}"
         )
+    if getattr(model.config, "attention_type", None) == "block_sparse":
+        # BigBird gives up sparse attention at the first short text and never takes it up again: answers would depend on
+        # the texts before.
+        model.set_attention_type("original_full")
     if "pooler" in dict(model.named_children()):
         # Models that offer to be built without a pooler ask whether they have one; the others call what is there.
         can_do_without = "add_pooling_layer" in inspect.signature(type(model).__init__).parameters

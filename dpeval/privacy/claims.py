@@ -44,7 +44,8 @@ def claim_of_one_answer(claim: Claim) -> Claim:
     (20.4, 10.0)
     """
     stated = dict(claim.details).get(ONE_ANSWER)
-    if not isinstance(stated, int | float) or not 0 <= stated < claim.epsilon:
+    # What is stated is rounded: the same ε must not look smaller.
+    if not isinstance(stated, int | float) or not 0 <= stated < claim.epsilon * (1 - 1e-4):
         return claim
     return dataclasses.replace(claim, epsilon=float(stated))
 

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from numpy.typing import ArrayLike
 
@@ -22,7 +22,7 @@ from dpeval.measure.rates import audit_gaussian, audit_rates
 from dpeval.measure.results import Detail, Measures
 from dpeval.scores.results import GAUSSIAN, ONE_RUN, RATES, Inclusion, ScoreAudit
 from dpeval.scores.sides import Keys, Side, blind_attack, check_both, runs_of, side_of
-from dpeval.types import Adjacency, Claim, Measured, Trust, Undefined, Unit
+from dpeval.types import Adjacency, Claim, Estimate, Measured, Trust, Undefined, Unit
 from dpeval.verdict import MEMBERSHIP_AUDIT, Untestable, Verdict, judge
 
 DELTA = 1e-5
@@ -116,7 +116,7 @@ def audit_scores(
             *_warnings(runs, sides, named=member_ids is not None),
         ),
         exposed=_exposed(found),
-        details={k: v for k, v in found.details.items() if k == "reached"},
+        details={"reached": _reached(found)},
     )
 
 
@@ -199,6 +199,14 @@ def _thresholds(found: Measures) -> tuple[float, ...]:
     return tuple(float(t) for t in listed if isinstance(t, float)) if isinstance(listed, tuple) else ()
 
 
+def _reached(found: Measures) -> dict[str, Detail]:
+    """The points behind each TPR that is reported; none where there are too few non-members for it."""
+    reached = found.details.get("reached")
+    if not isinstance(reached, Mapping):
+        return {}
+    return {name: points for name, points in reached.items() if isinstance(found.estimates.get(name), Estimate)}
+
+
 def _exposed(found: Measures) -> tuple[dict[str, Detail], ...]:
     listed = found.details.get("exposed", ())
     return tuple(dict(one) for one in listed if isinstance(one, dict)) if isinstance(listed, tuple) else ()
@@ -211,7 +219,8 @@ def _warnings(runs: Sequence[MembershipRun], sides: tuple[Side, Side], named: bo
     if sides[0].groups is not None and sides[1].groups is not None:
         both = set(sides[0].groups) & set(sides[1].groups)
         if both:
-            out.append(f"{len(both)} groups hold members and non-members: what they share blurs the difference")
+            held = "1 group holds" if len(both) == 1 else f"{len(both)} groups hold"
+            out.append(f"{held} members and non-members: what these share blurs the difference")
     if len(runs) > 1 and not named:
         out.append("without ids, scores of different models are taken for different records; name them if they are not")
     if len(runs) == 1:

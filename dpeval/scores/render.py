@@ -20,7 +20,7 @@ from dpeval.report.table import NOTHING, Table
 from dpeval.results import to_json
 from dpeval.scores.results import ONE_RUN, Inclusion, ScoreAudit
 from dpeval.types import Estimate, Undefined
-from dpeval.verdict import Consistent, Refuted, Verdict
+from dpeval.verdict import Consistent, Refuted, Untestable, Verdict
 
 SCHEMA = "dpeval/audit/1"
 TRUST = {
@@ -60,12 +60,12 @@ def markdown(audit: ScoreAudit) -> str:
 def as_json(audit: ScoreAudit) -> dict[str, Any]:
     """Plain values under a versioned schema; undefined ones are null with their reason."""
     body: dict[str, Any] = to_json(audit)
-    body["verdict"] = None if audit.verdict is None else _verdict_json(audit.verdict)
+    body["verdict"] = None if audit.verdict is None else _verdict_json(audit, audit.verdict)
     body["refuted"] = audit.refuted
     return {"schema": SCHEMA, **body}
 
 
-def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+def _verdict_json(audit: ScoreAudit, verdict: Verdict) -> dict[str, Any]:
     bound = verdict.bound
     claimed = getattr(verdict.claimed, "epsilon", None)
     limit = detection_limit(bound, claimed) if bound is not None and claimed is not None else None
@@ -76,6 +76,7 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
         "ceiling": None if bound is None else bound.ceiling,
         "smallest_refutable": limit,
         "power": POWER,
+        "assumption": audit.assumption,
         "reading": verdict.reading,
     }
     return {key: to_json(value) for key, value in fields.items()}
@@ -85,12 +86,9 @@ def _verdict(audit: ScoreAudit) -> list[str]:
     if audit.verdict is None:
         return []
     reading = audit.verdict.reading
-    mark = "**CLAIM REFUTED.** " if audit.refuted else ""
-    assumed = (
-        " This takes the scores for independent trials, since nothing else was stated."
-        if audit.inclusion is Inclusion.UNSTATED
-        else ""
-    )
+    unstated = audit.inclusion is Inclusion.UNSTATED
+    mark = ("**CLAIM REFUTED, under an assumption.** " if unstated else "**CLAIM REFUTED.** ") if audit.refuted else ""
+    assumed = "" if isinstance(audit.verdict, Untestable) else f" This holds if {audit.assumption}."
     return [f"> {mark}{prose(reading[0].upper() + reading[1:])}.{assumed}"]
 
 
@@ -117,9 +115,10 @@ def _reading(audit: ScoreAudit) -> str:
 
 def _sizes(audit: ScoreAudit) -> str:
     groups = "" if audit.groups is None else f", in {plural(audit.groups, 'group')}"
+    over = "" if audit.models == 1 else " over models and records"
     return (
         f"{plural(audit.members, 'member score')}, {plural(audit.nonmembers, 'non-member score')}{groups}, "
-        f"{plural(audit.models, 'trained model')}. Intervals at {percent(audit.level)}: the AUC's by DeLong's "
+        f"{plural(audit.models, 'trained model')}. Intervals{over} at {percent(audit.level)}: the AUC's by DeLong's "
         "variance, those of rates in Wilson's form, that of a TPR at a low FPR by bootstrap."
     )
 
@@ -181,10 +180,15 @@ def _bounds(audit: ScoreAudit) -> Table:
                 lower_bound(bound.epsilon),
                 f"{count(bound.correct)} of {count(bound.guesses)}",
                 lower_bound(bound.ceiling),
-                "may refute a claim" if may else _why_not(bound),
+                _use(audit) if may else _why_not(bound),
             )
         )
     return Table(headers, tuple(rows), numeric=(1, 2, 3))
+
+
+def _use(audit: ScoreAudit) -> str:
+    condition = ", if the scores are independent trials" if audit.inclusion is Inclusion.UNSTATED else ""
+    return f"may refute a claim{condition}"
 
 
 def _why_not(bound: EpsilonBound) -> str:

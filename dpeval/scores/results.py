@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from dpeval.measure.epsilon import EpsilonBound
@@ -26,8 +27,22 @@ class Inclusion(StrEnum):
     TRIALS = "independent-trials"
     """Each score comes from its own training run, or from its own draw of the released noise."""
     COINS = "independent-coins"
-    """One or a few training runs; each record (or group) was included by its own fair coin."""
+    """One or a few training runs; each record was included by its own fair coin (records of one group share one)."""
 
+
+ASSUMED: Mapping[Inclusion, str] = MappingProxyType(
+    {
+        Inclusion.UNSTATED: "each score is an independent trial, from its own training run or its own draw of noise; "
+        "this was not stated, and scores of many records of one model are not",
+        Inclusion.TRIALS: "each score is an independent trial, from its own training run or its own draw of noise, as "
+        "was stated",
+        Inclusion.COINS: "each record was included by its own fair coin, as was stated",
+    }
+)
+"""What a verdict rests on."""
+_ALONE = (
+    "; and no two records of a group were trained on together, for that is more than the claim for one record covers"
+)
 
 RATES, GAUSSIAN, ONE_RUN = "two error rates", "Gaussian mechanism", "one run"
 
@@ -113,6 +128,12 @@ class ScoreAudit:
     def refuted(self) -> bool:
         """Whether the stated claim is refuted."""
         return isinstance(self.verdict, Refuted)
+
+    @property
+    def assumption(self) -> str:
+        """What the verdict, and the bound behind it, rests on."""
+        alone = "" if self.groups is None or self.inclusion is Inclusion.COINS else _ALONE
+        return ASSUMED[self.inclusion] + alone
 
     @property
     def distinguishable(self) -> bool:

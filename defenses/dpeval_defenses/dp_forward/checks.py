@@ -11,7 +11,7 @@ paper_compat = true for the published baseline, which then claims no more than i
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
 from dpeval.privacy.labels import top_labels
 from dpeval_defenses.dp_forward.matrix import check_scales
@@ -22,10 +22,20 @@ if TYPE_CHECKING:
 
 def check_settings(defense: DPForward) -> None:
     """Raise ValueError, with what was expected, for settings that make no sense."""
+    _choices(defense)
     _numbers(defense)
     _level(defense)
     _mechanism(defense)
     _labels(defense)
+
+
+def _choices(d: DPForward) -> None:
+    """A word that is none of a setting's words; the config check finds it too, Python code alone does not."""
+    for name, hint in get_type_hints(type(d)).items():
+        if get_origin(hint) is Literal and getattr(d, name) not in get_args(hint):
+            raise ValueError(f"{name}: expected one of {', '.join(get_args(hint))}, got {getattr(d, name)!r}")
+    if isinstance(d.inference, str) and d.inference not in ("same", "none"):
+        raise ValueError(f'inference: expected "same", "none" or an epsilon > 0, got {d.inference!r}')
 
 
 def _numbers(d: DPForward) -> None:

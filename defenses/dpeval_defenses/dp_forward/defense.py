@@ -8,6 +8,7 @@ True
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
@@ -258,6 +259,10 @@ class DPForward(Defense):
             return task.train.labels
         return response.randomised(task.train.labels, task.num_labels, ctx.rng("label response"))
 
+    def _shuffling(self, task: Task) -> Shuffling:
+        rarest = min(Counter(task.train.labels).values()) if self.label_epsilon is None else None
+        return Shuffling(users=len(task.train), clip=self.clip, alike=rarest)
+
     def _statement(self, plan: NoisePlan, answer_sigma: float, shape: Shape, task: Task) -> Statement:
         response = self._response()
         joint = (("largest singular value", plan.sensitivity / (2 * self.clip)),) if self.client.joint else ()
@@ -270,6 +275,6 @@ class DPForward(Defense):
             mechanism=self.mechanism,
             paper_compat=self.paper_compat,
             labels=None if response is None else response.noise(task.num_labels),
-            shuffling=Shuffling(users=len(task.train), clip=self.clip) if self.shuffled else None,
+            shuffling=self._shuffling(task) if self.shuffled else None,
             further=(("clip", self.clip), *joint, *reduced),
         )  # fmt: skip

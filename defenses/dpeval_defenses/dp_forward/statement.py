@@ -33,6 +33,8 @@ class Shuffling:
 
     users: int
     clip: float
+    alike: int | None = None
+    """How many users at least send the same clear label: no others can hide one of them. ``None``: all ``users``."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,18 @@ class Statement:
     def _answers(self, count: int) -> float:
         return epsilon_of_gaussian(gaussian_mu(self.answer_sigma, self.plan.sensitivity, count), self.plan.delta)
 
+    @property
+    def _stands_out(self) -> str:
+        """Why the other users' releases do not hide one user's, whatever the noise; empty where they do.
+
+        A proof of amplification needs each release to be close to that of any other text.
+        """
+        if self.unit is Unit.TOKEN:
+            return "only one token of a text is hidden, so that another user's text hides nothing of it"
+        if self.lengths != "fixed":
+            return "the number of tokens is public, so that only users with texts as long could hide each other"
+        return ""
+
     def _central(self) -> list[Detail]:
         if self.shuffling is None:
             return []
@@ -202,9 +216,14 @@ class Statement:
             plan.sigma / self.shuffling.clip, plan.delta, num_records=self.shuffling.users, epochs=self.epochs
         )
         told: list[Detail] = []
-        if self.covers_training:
+        if not self.covers_training:
+            told.append(("central epsilon, shuffled", "none: training used the clear texts"))
+        elif self._stands_out:
+            told.append(("central epsilon, shuffled", f"none: {self._stands_out}"))
+        else:
+            alike = self.shuffling.users if self.shuffling.alike is None else self.shuffling.alike
             found = shuffled_gaussian(
-                plan.mu, self.shuffling.users, plan.delta,
+                plan.mu, alike, plan.delta,
                 label_epsilon=None if labels is None else labels.epsilon,
                 num_labels=2 if labels is None else labels.num_labels,
             )  # fmt: skip
@@ -212,8 +231,8 @@ class Statement:
             told.append(("central epsilon, shuffled", found.epsilon if found.proven else f"none: {found.reason}"))
             told.append(("central epsilon, shuffled, closed form", outside))
             told.append(("users of the shuffler", self.shuffling.users))
-        else:
-            told.append(("central epsilon, shuffled", "none: training used the clear texts"))
+            if alike != self.shuffling.users:
+                told.append(("users with the rarest label, counted for its clear labels", alike))
         return [*told, (f"{PAPER_TRANSLATION} epsilon (no guarantee)", translated.value)]
 
 

@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 from dpeval.arrays import load_arrays
+from dpeval.collect.claims import Audit, _verdict
+from dpeval.config import Named
 from dpeval.context import RunContext
 from dpeval.local_audit import audit_local_claim, auditable_tap, planned_draws
 from dpeval.measure.distinguish import audit_releases
+from dpeval.measure.epsilon import EpsilonBound, Method
 from dpeval.neighbours import hides_length, neighbours
 from dpeval.plugin import Task
+from dpeval.privacy.claims import claim_of_one_answer
+from dpeval.privacy.gaussian import epsilon_of_gaussian
+from dpeval.results import Ruling
 from dpeval.types import Records, Unit
 from dpeval_defenses.dp_forward import DPForward
 
@@ -120,3 +126,28 @@ def test_a_pool_without_neighbours_is_said(checkpoint_of):
         neighbours(release, release.claim, alike, "embedding", checkpoint.tokens)
     with pytest.raises(ValueError, match="at least two"):
         neighbours(release, release.claim, alike.take([0]), "embedding", checkpoint.tokens)
+
+
+SEEN = EpsilonBound(
+    epsilon=0.0, delta=1e-5, alpha=0.05, method=Method.CLOPPER_PEARSON, correct=900, guesses=1000, trials=1000,
+    ceiling=50.0, members=500, nonmembers=500,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{"inference": 0.5}, {"training": "frozen-fresh", "epochs": 4}], ids=str)
+def test_answers_are_tested_against_their_own_epsilon(checkpoint_of, tmp_path, options):
+    """Answers whose noise is half of what they are said to have: below ε of the whole claim, above that of one."""
+    claim = release_of(checkpoint_of("bert", max_length=8), epsilon=6.0, position="output", **options).claim
+    one = claim_of_one_answer(claim)
+    sigma = dict(claim.details)["sigma of an answer"]
+    assert one.epsilon == pytest.approx(epsilon_of_gaussian(2.0 / sigma, 1e-5), rel=1e-5)
+    assert one.epsilon < claim.epsilon
+    bound = dataclasses.replace(SEEN, epsilon=(one.epsilon + claim.epsilon) / 2)
+    audit = Audit(Named("d", "d", None), 0, 0, claim.kind, bound, "repeated queries about two inputs")
+    verdict = _verdict(claim, audit)
+    assert verdict.ruling is Ruling.REFUTED
+    assert verdict.claimed == one.epsilon
+    assert "of one answer" in verdict.reading
+    whole = _verdict(dataclasses.replace(claim, details=()), audit)
+    assert whole.ruling is not Ruling.REFUTED
+    assert whole.claimed == claim.epsilon

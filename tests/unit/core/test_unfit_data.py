@@ -10,6 +10,7 @@ from dpeval.config import Named
 from dpeval.plugin import Context, Defense, Release, Task
 from dpeval.tiny import tiny_checkpoint, tiny_dataset
 from dpeval.types import Unfit
+from dpeval_attacks.inversion.nearest import NearestInversion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,3 +30,12 @@ def test_the_reason_becomes_that_of_its_cells(tmp_path) -> None:
     dataset, checkpoint = tiny_dataset(), tiny_checkpoint(tmp_path)
     found = matrix._problem(Named("pairs", "pairs", PairsOnly()), dataset, checkpoint, 20)
     assert found == Unfit(f"{dataset.name}: expected pairs")
+
+
+def test_a_position_that_the_model_lacks_is_no_failure_of_the_attack_on_another_defense(tmp_path) -> None:
+    dataset, checkpoint = tiny_dataset(), tiny_checkpoint(tmp_path)
+    attack = Named("invert-nearest", "nearest", NearestInversion())
+    found = matrix._misfit(attack, "encoder.99.mha", dataset, checkpoint, planted=False)
+    assert isinstance(found, Unfit)
+    assert "unknown position 'encoder.99.mha'" in found.reason
+    assert matrix._misfit(attack, "encoder.0.add_norm_2", dataset, checkpoint, planted=False) is None

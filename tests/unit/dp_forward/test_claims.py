@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -12,7 +13,7 @@ from dpeval.plugin import Task
 from dpeval.privacy.claims import epsilon_of_answers
 from dpeval.privacy.gaussian import analytic_gaussian_sigma, delta_of_gaussian, epsilon_of_gaussian
 from dpeval.privacy.shuffle import amplify, approximate_extra_delta
-from dpeval.types import Claim, NoClaim
+from dpeval.types import Claim, Dataset, NoClaim
 from dpeval_defenses.dp_forward import DPForward
 from dpeval_defenses.dp_forward.accounting import plan_noise
 from dpeval_defenses.dp_forward.labelling import LabelResponse
@@ -152,6 +153,44 @@ def test_shuffling_says_where_nothing_is_proven():
     assert trained["central epsilon, shuffled"] == "none: training used the clear texts"
 
 
+@pytest.mark.parametrize("outside", [{"level": "token"}, {"lengths": "public"}, {"lengths": "padded"}])
+def test_users_hide_each_other_only_where_each_release_could_be_of_any_text(outside):
+    """Two texts that share no token are told apart at token level, and two lengths where lengths are public."""
+    plan = plan_noise(epsilon=0.5, delta=1e-5, clip=1.0, releases=1)
+    statement = Statement(plan, plan.sigma, "frozen", "embedding", 16, shuffling=Shuffling(users=6000, clip=1.0))
+    assert dict(statement.claim().details)["central epsilon, shuffled"] < 0.5
+    claim = dataclasses.replace(statement, **outside).claim()
+    assert dict(claim.details)["central epsilon, shuffled"].startswith("none: ")
+
+
+def test_where_labels_are_clear_only_users_of_one_label_hide_each_other():
+    plan = plan_noise(epsilon=0.5, delta=1e-5, clip=1.0, releases=1)
+    rare, alone = (
+        dict(Statement(plan, plan.sigma, "frozen", "output", 1, shuffling=each).claim().details)
+        for each in (Shuffling(users=6000, clip=1.0, alike=2000), Shuffling(users=2000, clip=1.0))
+    )
+    assert rare["central epsilon, shuffled"] == alone["central epsilon, shuffled"]
+    assert rare["users of the shuffler"] == 6000
+
+
+@pytest.mark.parametrize(("options", "alike"), [({}, 2), ({"label_epsilon": 1.0}, None)])
+def test_a_defense_counts_the_users_of_the_rarest_label(checkpoint_of, records_of, options, alike):
+    records = dataclasses.replace(records_of(TEXTS), labels=(0,) * (len(TEXTS) - 2) + (1, 1))
+    claim = claim_of(checkpoint_of("bert"), records, epsilon=2.0, shuffled=True, **options)
+    assert dict(claim.details).get("users with the rarest label, counted for its clear labels") == alike
+
+
+@pytest.mark.parametrize("given", [(0.5, 0.5), (0.25, 0.25, 0.25, 0.25)])
+def test_a_prior_over_other_labels_is_found_before_training(checkpoint_of, records_of, given):
+    checkpoint = checkpoint_of("bert")
+    defense = DPForward(label_epsilon=1.0, label_mechanism="prior", label_prior=given)
+    dataset = Dataset("d", records_of(TEXTS), ("a", "b", "c"))
+    assert f"expected 3 probabilities, one a label, got {len(given)}" in defense.unfit_data(dataset, checkpoint)
+    right = dataclasses.replace(defense, label_prior=(0.2, 0.3, 0.5))
+    assert right.unfit_data(dataset, checkpoint) is None
+    assert DPForward().unfit_data(dataset, checkpoint) is None
+
+
 def test_a_defense_hands_its_users_to_the_shuffler(checkpoint_of, records_of):
     claim = claim_of(checkpoint_of("bert"), records_of(TEXTS), epsilon=2.0, shuffled=True)
     assert dict(claim.details)["users of the shuffler"] == len(TEXTS)
@@ -160,6 +199,12 @@ def test_a_defense_hands_its_users_to_the_shuffler(checkpoint_of, records_of):
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"level": "word"},
+        {"training": "thawed"},
+        {"mechanism": "laplace"},
+        {"basis": "spin"},
+        {"label_mechanism": "lottery"},
+        {"inference": "often"},
         {"inference": 0.0},
         {"inference": -1},
         {"inference": math.inf},

@@ -86,6 +86,19 @@ def test_every_sublayer_has_a_name_and_nothing_goes_round_it(made, kind):
         check_release_point(model, tap, checkpoint)
 
 
+def test_an_answer_of_big_bird_does_not_depend_on_the_texts_before_it(made):
+    """Its sparse attention is for long texts only, and the first short one would put an end to it."""
+    options = {"attention_type": "block_sparse", "block_size": 1, "num_random_blocks": 1}
+    checkpoint = made("big_bird", SIZE | options, max_length=24)
+    model = checkpoint.build(2, 0)
+    encoded = checkpoint.encode(Records(("0", "1"), ("one two three four " * 9, "tea"), (0, 0)))
+    long, short = (encoded.batch([row]) for row in (0, 1))
+    with torch.no_grad():
+        before = model(**long)
+        model(**short)
+        assert torch.equal(model(**long), before)
+
+
 @pytest.mark.parametrize("kind", WHOLE_LAYERS)
 def test_where_sublayers_do_not_follow_each_other_whole_layers_have_names(made, kind):
     checkpoint = made(kind, WHOLE_LAYERS[kind])
