@@ -17,7 +17,7 @@ from dpeval.jobs import Trial, as_attack, is_published_protocol
 from dpeval.measure.attribute import measure_attribute
 from dpeval.measure.canaries import measure_canaries
 from dpeval.measure.influence import Part
-from dpeval.measure.intervals import Scale, significance
+from dpeval.measure.intervals import Scale, critical, significance
 from dpeval.measure.inversion import InversionRun, measure_inversion
 from dpeval.measure.membership import PREVALENCE, MembershipRun, measure_gain, measure_membership
 from dpeval.measure.multiple import p_value
@@ -153,21 +153,28 @@ def _fixed_rows(runs: list[InversionRun]) -> int | None:
     return lengths.pop() if len(lengths) == 1 else None
 
 
+def _quantile(found: CellMeasures, level: float) -> float:
+    return critical(found.tested_parts, level) if found.tested_parts else float(stats.norm.ppf(0.5 + level / 2))
+
+
 def with_limit(found: CellMeasures, comparisons: int) -> CellMeasures:
     """``found`` with the smallest value of its headline that would have been told from its null with 80 % power.
 
-    At the level that is left for one of ``comparisons`` tests (Bonferroni, which Holm's first step is): a limit at the
-    level of a single test would promise more than the adjusted test keeps.
+    At the level that is left for one of ``comparisons`` tests (Bonferroni, which Holm's first step is), and by the
+    quantile that few models leave there: a limit at the level of a single test, or by the normal quantile, would
+    promise more than the adjusted test keeps.
     """
     tested = found.tested
     if not isinstance(tested, Estimate):
         return found
-    error = (tested.high - tested.low) / 2 / float(stats.norm.ppf(0.5 + tested.level / 2))
+    usual, adjusted = (
+        _quantile(found, level) for level in (tested.level, 1 - (1 - tested.level) / max(1, comparisons))
+    )
+    error = (tested.high - tested.low) / 2 / usual
     if found.headline == "auc":
         # What counts is the error where there is nothing to find; near an AUC of 1 it is much smaller.
         value = min(max(tested.value, 1e-3), 1 - 1e-3)
         error *= 0.5 / math.sqrt(value * (1 - value))
-    adjusted = float(stats.norm.ppf(1 - (1 - tested.level) / (2 * max(1, comparisons))))
     null = found.null if found.null is not None else found.tested_null
     limit = min(1.0, null + (adjusted + float(stats.norm.ppf(POWER))) * error)
     shown = Estimate(limit, limit, limit, n=tested.n, level=tested.level, models=tested.models)

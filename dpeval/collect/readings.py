@@ -29,7 +29,13 @@ def _membership(found: CellMeasures, value: Estimate, distinguishable: str) -> s
         )
     if distinguishable == "yes":
         return "The attack is wrong more often than right: its scores may have the wrong sign."
-    return f"No difference from guessing was found after adjustment for all comparisons. {_power(found, 'an AUC')}"
+    alone = (
+        " Its own interval leaves guessing out, which is too little among so many comparisons."
+        if value.excludes(0.5)
+        else ""
+    )
+    none = "No difference from guessing was found after adjustment for all comparisons."
+    return f"{none}{alone} {_power(found, 'an AUC')}"
 
 
 def _extraction(found: CellMeasures, value: Estimate, distinguishable: str) -> str:

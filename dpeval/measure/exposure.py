@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Protocol
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from dpeval.measure.results import Detail
 from dpeval.types import Floats
 
+_HUGE = 1e100
 _FARTHEST = 1e6
 """Standard deviations beyond which a score is not told from another: differences stay finite."""
 
@@ -87,10 +89,13 @@ def _tails(run: Scored) -> Floats:
 
 
 def _standard(run: Scored) -> Floats:
-    rest = run.scores[~run.is_member]
+    largest = float(np.abs(run.scores).max())
+    # Squares of huge scores overflow; a power of two changes nothing else.
+    scores = np.ldexp(run.scores, -math.frexp(largest)[1]) if largest > _HUGE else run.scores
+    rest = scores[~run.is_member]
     low, middle, high = np.quantile(rest, (0.25, 0.5, 0.75))
     # Half of equal scores leave no quartile range; 1.349 is that of the standard normal distribution.
     scale = (high - low) / 1.349 or float(np.sort(rest).std()) or 1.0
     with np.errstate(over="ignore"):
-        out: Floats = np.clip((run.scores - middle) / scale, -_FARTHEST, _FARTHEST)
+        out: Floats = np.clip((scores - middle) / scale, -_FARTHEST, _FARTHEST)
     return out

@@ -41,7 +41,7 @@ def claim_of_one_answer(claim: Claim) -> Claim:
     ...     sigma=1.0, sensitivity=2.0, releases=3, delta=1e-5, unit=Unit.SEQUENCE, also_details=((ONE_ANSWER, 10.0),)
     ... )
     >>> round(told.epsilon, 1), claim_of_one_answer(told).epsilon
-    (20.4, 10.0)
+    (20.1, 10.0)
     """
     stated = dict(claim.details).get(ONE_ANSWER)
     # What is stated is rounded: the same ε must not look smaller.

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from dpeval.errors import ConfigError
 from dpeval.report.cells import prose
 from dpeval.report.layout import Block, Column, blocks, overlap, solid
-from dpeval.report.marks import GUESS, watermark
+from dpeval.report.marks import GUESS, legend, watermark
 from dpeval.report.matrix import entry, guess
 from dpeval.report.numbers import measured
 from dpeval.report.provenance import comparison_row
+from dpeval.report.rulings import claim_tables
 from dpeval.report.table import NOTHING, Table
 from dpeval.results import CellResult, RunResult
 from dpeval.types import Estimate
@@ -48,7 +49,7 @@ def render_comparison(results: Sequence[RunResult]) -> str:
         raise ConfigError(f"a comparison needs two runs or more, got {len(results)}")
     shared = [group for group in _groups(results) if len(group) > 1]
     parts = ["# Comparison of runs", *_marks(results), _runs(results).markdown()]
-    parts += [SHARED] if shared else [NOT_SHARED]
+    parts += [SHARED, _legend(results)] if shared else [NOT_SHARED]
     for group in shared:
         parts += _group(group)
     parts += [f"Only in run {placed.run}, so not compared: {prose(placed.block.data)}, {prose(placed.block.model)}."
@@ -58,7 +59,24 @@ def render_comparison(results: Sequence[RunResult]) -> str:
 
 def _marks(results: Sequence[RunResult]) -> list[str]:
     marks = [(i, watermark(result)) for i, result in enumerate(results, 1)]
-    return [f"> **Run {i}: {prose(mark)}**" for i, mark in marks if mark]
+    # What is missing is not listed here.
+    said = [(i, mark.replace("listed below", "listed in its own report")) for i, mark in marks if mark]
+    return [f"> **Run {i}: {prose(mark)}**" for i, mark in said]
+
+
+def _legend(results: Sequence[RunResult]) -> str:
+    """What the marks in the tables mean; what holds for some of the runs only is said of these."""
+    holds: dict[str, list[int]] = {}
+    for i, result in enumerate(results, 1):
+        for line in legend(result):
+            holds.setdefault(line, []).append(i)
+    everywhere = [prose(line) for line, runs in holds.items() if len(runs) == len(results)]
+    some = [
+        f"in run {' and '.join(map(str, runs))}, {prose(line)}"
+        for line, runs in holds.items()
+        if len(runs) < len(results)
+    ]
+    return "\n".join(f"- {line}" for line in (*everywhere, *some))
 
 
 def _runs(results: Sequence[RunResult]) -> Table:
@@ -89,7 +107,8 @@ def _group(group: list[Placed]) -> list[str]:
     headers = ("defense", "what", *(f"run {p.run}" for p in group), "told apart")
     rows = [*_utility_rows(group), *(row for column in _columns(group) for row in _attack_rows(group, column))]
     title = f"## {prose(first.data)}, {prose(first.model)}"
-    return [title, Table(headers, tuple(rows)).markdown(), *_settings(group)]
+    claims = claim_tables([placed.block for placed in group], [placed.run for placed in group])
+    return [title, Table(headers, tuple(rows)).markdown(), *_settings(group), *claims]
 
 
 def _settings(group: list[Placed]) -> list[str]:

@@ -93,7 +93,11 @@ MEASURES = (
         "The largest exposure of a planted canary, at most log2(N); among many canaries one stands high by chance.",
     ),
     Definition(r"ranked first", "The share of planted canaries that score above every canary that was held out."),
-    Definition(r"epsilon|ε", "A lower bound on ε that follows from how well the attack worked, whatever the claim."),
+    Definition(
+        r"epsilon|ε",
+        "A lower bound on ε that follows from how well the attack worked, whatever the claim: for one record, central, "
+        "add or remove one, at δ = 1e-05. The bound that judges a claim stands with the claim, at the claim's δ.",
+    ),
     Definition(
         r"worst class recall", "Of the records of the attribute value that fares worst, the share named rightly."
     ),

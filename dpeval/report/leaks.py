@@ -111,7 +111,17 @@ def _leak(cell: CellResult) -> str:
 
 
 def _silence(cell: CellResult) -> str:
-    return f"{_name(cell)} ({cell.headline} {measured(headline(cell), cell.null)}; {would_have_detected(cell)})"
+    value = measured(headline(cell), cell.null)
+    return f"{_name(cell)} ({cell.headline} {value}; {_alone(cell)}{would_have_detected(cell)})"
+
+
+def _alone(cell: CellResult) -> str:
+    """Where a reader would take the interval for a finding that the adjustment does not bear out."""
+    value = headline(cell)
+    # Elsewhere the test is of a paired gain, and the headline's own interval decides nothing.
+    if cell.goal not in ("membership", "extraction") or cell.null is None or not isinstance(value, Estimate):
+        return ""
+    return "its own interval leaves guessing out, but not after the adjustment; " if value.excludes(cell.null) else ""
 
 
 def _name(cell: CellResult) -> str:

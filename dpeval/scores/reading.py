@@ -2,7 +2,8 @@
 
 Columns ``score`` and ``member`` are needed; ``id``, ``group``, ``seed`` and ``text`` are read where the file has them.
 Whether a record is a member is said by ``true``/``false``, ``1``/``0`` or words such as ``member``/``non-member``. An
-.npz file holds these columns as arrays, or two arrays of scores, ``members`` and ``nonmembers``.
+.npz file (or one object in a .json file) holds these columns as arrays, or two arrays of scores, ``members`` and
+``nonmembers``.
 
 >>> import tempfile, pathlib
 >>> path = pathlib.Path(tempfile.mkdtemp()) / "s.csv"
@@ -101,8 +102,15 @@ def _table(path: Path) -> Table:
     except DataError as error:
         raise DataError(f"{path.name} is not UTF-8 text, nor marked as another encoding; save it as UTF-8") from error
     if ending in (".csv", ".tsv"):
-        return read_delimited(text, path.name, delimiter="\t" if ending == ".tsv" else ",", wanted=wanted)
+        delimiter = "\t" if ending == ".tsv" else _delimiter(text)
+        return read_delimited(text, path.name, delimiter=delimiter, wanted=wanted)
     return _json(text, path.name)
+
+
+def _delimiter(text: str) -> str:
+    """Of a .csv file: what separates the names in its first line; spreadsheets write semicolons in half of Europe."""
+    names = text.lstrip().partition("\n")[0]
+    return next((mark for mark in (",", ";", "\t") if mark in names), ",")
 
 
 class _All(tuple[str, ...]):
@@ -149,16 +157,14 @@ def _npz(raw: bytes, name: str) -> Table:
     for key, array in arrays.items():
         if array.ndim != 1:
             raise DataError(f"{name}, array {key!r}: expected one dimension, got shape {array.shape}")
-    if {"members", "nonmembers"} <= arrays.keys():
-        inside, outside = arrays["members"], arrays["nonmembers"]
-        arrays = {
-            "score": np.concatenate([inside, outside]),
-            "member": np.concatenate([np.ones(len(inside), dtype=np.bool_), np.zeros(len(outside), dtype=np.bool_)]),
-        }
     return _from_arrays({key: array.tolist() for key, array in arrays.items()}, name)
 
 
 def _from_arrays(arrays: Mapping[str, Sequence[object]], name: str) -> Table:
+    if {"members", "nonmembers"} <= arrays.keys():
+        inside, outside = arrays["members"], arrays["nonmembers"]
+        member = [True] * len(inside) + [False] * len(outside)
+        arrays = {"score": [*inside, *outside], "member": member}
     lengths = {key: len(array) for key, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{key} {n}" for key, n in lengths.items())
@@ -238,9 +244,10 @@ def _check_classes(found: ScoreFile, column: str) -> None:
         if len(set(kinds)) < 2:
             what = f"only {'members' if kinds[0] else 'non-members'} ({len(kinds)} rows)" if kinds else "no rows"
             where = f" of seed {seed!r}" if seed else ""
+            hint = "; where each score has a model of its own, leave the seeds out" if seed else ""
             raise DataError(
                 f"{found.name}, column {column!r}: {what}{where}; undefined (one class): an audit needs both members "
-                "and non-members"
+                f"and non-members{hint}"
             )
 
 

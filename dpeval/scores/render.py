@@ -19,7 +19,7 @@ from dpeval.report.numbers import count, delta, lower_bound, measured, number, p
 from dpeval.report.table import NOTHING, Table
 from dpeval.results import to_json
 from dpeval.scores.results import ONE_RUN, Inclusion, ScoreAudit
-from dpeval.types import Estimate, Undefined
+from dpeval.types import Adjacency, Estimate, Trust, Undefined, Unit
 from dpeval.verdict import Consistent, Refuted, Untestable, Verdict
 
 SCHEMA = "dpeval/audit/1"
@@ -33,6 +33,7 @@ TRUST = {
     Inclusion.TRIALS: "Stated: each score is an independent trial, from its own training run or its own draw of noise.",
     Inclusion.COINS: "Stated: each record was included by its own fair coin; the one-run bound needs nothing else.",
 }
+KIND = "Every ε here is central and for one record, by adding or removing it; an ε of another kind is another thing."
 _VERDICTS = {Refuted: "refuted", Consistent: "consistent"}
 
 
@@ -48,6 +49,7 @@ def markdown(audit: ScoreAudit) -> str:
         _measures(audit).markdown(),
         *_reached(audit),
         "## Lower bounds on ε",
+        KIND,
         TRUST[audit.inclusion],
         _bounds(audit).markdown(),
         *_exposed(audit),
@@ -77,6 +79,9 @@ def _verdict_json(audit: ScoreAudit, verdict: Verdict) -> dict[str, Any]:
         "smallest_refutable": limit,
         "power": POWER,
         "assumption": audit.assumption,
+        "unit": Unit.RECORD,
+        "trust": Trust.CENTRAL,
+        "adjacency": Adjacency.ADD_OR_REMOVE_ONE,
         "reading": verdict.reading,
     }
     return {key: to_json(value) for key, value in fields.items()}

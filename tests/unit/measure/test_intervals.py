@@ -9,7 +9,7 @@ from scipy import stats
 from dpeval.measure import bootstrap
 from dpeval.measure.bootstrap import Ranked, auc_replicates, over_models
 from dpeval.measure.influence import Part, auc_part, combination, difference, rate_parts, ratio_part
-from dpeval.measure.intervals import Scale, clopper_pearson, estimate, record_covariance, significance, wilson
+from dpeval.measure.intervals import Scale, clopper_pearson, critical, estimate, record_covariance, significance, wilson
 from dpeval.measure.multiple import p_value
 from dpeval.measure.roc import auc
 
@@ -220,3 +220,23 @@ def test_two_levels_agree_with_resampling_models_and_records() -> None:
     found = estimate(parts)
     # The bootstrap draws R of R models, which loses one in R of their spread.
     assert (found.high - found.low) / 2 / 1.96 == pytest.approx(drawn.std(), rel=0.2)
+
+
+def test_models_near_the_edge_leave_room_towards_the_middle() -> None:
+    """Rates of 0.99, 0.97 and 0.80: few models understate how far others may lie below; covered on the log-odds, too."""
+    rng = np.random.default_rng(0)
+    parts = [ratio_part(rng.permutation(np.arange(100) < k), np.ones(100), names(100)) for k in (99, 97, 80)]
+    found = estimate(parts)
+    rate, spread = found.value, np.std([p.value for p in parts], ddof=1) / np.sqrt(3)
+    half = stats.t.ppf(0.975, 2) * spread / (rate * (1 - rate))
+    odds = np.log(rate / (1 - rate))
+    assert found.low < 1 / (1 + np.exp(half - odds)) + 0.02
+    assert found.low < rate - stats.t.ppf(0.975, 2) * spread
+    assert found.high > 1 / (1 + np.exp(-half - odds)) - 0.02
+
+
+def test_the_critical_value_is_that_of_student_where_models_differ() -> None:
+    """And the normal one for a single model."""
+    parts = [ratio_part(np.arange(1000) < k, np.ones(1000), names(1000, f"p{k}/")) for k in (200, 500, 800)]
+    assert critical(parts, 0.95) == pytest.approx(stats.t.ppf(0.975, 2))
+    assert critical(parts[:1], 0.95) == pytest.approx(stats.norm.ppf(0.975))

@@ -223,3 +223,21 @@ def test_a_reason_that_opens_with_its_status_is_not_said_twice(run):
     text = render_markdown(dataclasses.replace(run, cells=(cell,)))
     assert "- **none**: attack not validated: it breaks nothing." in text
     assert "Too few records to say." not in text
+
+
+def test_claims_of_several_runs_stand_side_by_side_by_kind(sample_run, read_tables):
+    """Each with δ, measured bound and verdict; ε of another kind is in another table, and the marks are explained."""
+    text = render_comparison([sample_run.build(), sample_run.build("smoke")])
+    assert "### ε per record, central trust" in text
+    assert "### ε per sequence, local trust" in text
+    tables = {table[1][0]: table for table in read_tables(text) if table[0][:2] == ["defense", "run 1"]}
+    assert "δ = " in tables["dp-adam epsilon=1"][1][1]
+    assert "REFUTED" in str(tables)
+    assert "differs from random guess after adjustment" in text
+    assert "listed below" not in text
+
+
+def test_a_legend_that_holds_for_one_run_names_it(sample_run):
+    one = sample_run.build()
+    text = render_comparison([one, dataclasses.replace(one, comparisons=77)])
+    assert "- in run 2, \\*: differs from random guess after adjustment for 77 comparisons" in text

@@ -155,3 +155,11 @@ def test_undecided_cells_are_not_called_no_leak(run):
     cells = tuple(dataclasses.replace(c, distinguishable="insufficient") for c in run.cells if c.defense == "none")
     said = leaks.defense_sentences(blocks(dataclasses.replace(run, cells=cells))[0], "none")
     assert said[0] == "has a decided result under none of 2 attacks (1 more gave no valid result)."
+
+
+def test_an_interval_that_leaves_guessing_out_without_being_a_finding_is_explained(run):
+    """Otherwise the reader sees a contradiction: an interval above one half, and "no difference"."""
+    cell = next(c for c in run.cells if c.goal == "membership" and c.distinguishable == "no")
+    above = dataclasses.replace(cell, measures=dict(cell.measures) | {"auc": Estimate(0.6, 0.53, 0.67, n=300)})
+    assert "its own interval leaves guessing out" in leaks._silence(above)
+    assert "its own interval" not in leaks._silence(cell)

@@ -233,3 +233,56 @@ def test_texts_that_tell_the_sides_apart_make_the_audit_invalid() -> None:
     assert isinstance(unfair.verdict, Untestable)
     assert "> **INVALID.**" in unfair.markdown()
     assert "picks the right one" not in unfair.markdown()
+
+
+@pytest.mark.parametrize(
+    ("inclusion", "words"),
+    [("unstated", "was not stated"), ("independent-trials", "independent trial"), ("independent-coins", "fair coin")],
+)
+def test_a_verdict_says_what_it_rests_on(inclusion: str, words: str) -> None:
+    """In words and in the JSON; where nothing was stated a refutation is conditional, and the kind of ε is said."""
+    inside, outside = coins(4, 1500, 3.0)
+    found = dpeval.audit_scores(inside, outside, claim_epsilon=0.5, inclusion=inclusion, resamples=2)
+    body, text = found.json()["verdict"], found.markdown()
+    assert words in body["assumption"]
+    assert f"This holds if {body['assumption']}." in text
+    assert ("**CLAIM REFUTED, under an assumption.**" in text) == (inclusion == "unstated")
+    assert (body["unit"], body["trust"], body["adjacency"]) == ("record", "central", "add-or-remove-one")
+    assert "central and for one record" in text
+
+
+def test_groups_are_named_in_what_a_verdict_rests_on() -> None:
+    """What a group adds together is more than a claim for one record covers."""
+    inside, outside = gaussian(5, 60, 3.0)
+    groups = {"member_groups": [f"u{i // 2}" for i in range(60)], "nonmember_groups": [f"v{i // 2}" for i in range(60)]}
+    found = dpeval.audit_scores(inside, outside, claim_epsilon=0.1, resamples=2, **groups)
+    assert "no two records of a group" in found.assumption
+    shared = dpeval.audit_scores(inside, outside, inclusion="independent-coins", resamples=2, **groups)
+    assert "shares its coin with no other" in shared.bounds[ONE_RUN].reason
+
+
+def test_one_mixed_group_is_said_in_the_singular() -> None:
+    found = dpeval.audit_scores([0.9, 0.8], [0.1, 0.2], member_groups=["a", "b"], nonmember_groups=["a", "c"])
+    assert any(w.startswith("1 group holds members") for w in found.warnings)
+
+
+@pytest.mark.parametrize("scale", [1e308, 1e-320])
+def test_scores_at_the_ends_of_floating_point(scale: float) -> None:
+    """Neither overflow nor a warning, and the numbers of the same ranks at a usual scale."""
+    inside, outside = np.arange(-30, 31) / 60 + 0.3, np.arange(-30, 31) / 61
+    found = dpeval.audit_scores(inside * scale, outside * scale, inclusion="independent-coins", resamples=2)
+    assert found.auc.value == pytest.approx(dpeval.audit_scores(inside, outside, resamples=2).auc.value, abs=0.02)
+    assert all(np.isfinite(one["excess"]) for one in found.exposed)
+
+
+def test_a_tpr_that_is_refused_leaves_no_point_behind() -> None:
+    """V3: not even in the details."""
+    found = dpeval.audit_scores(*gaussian(3, 400, 1.0), resamples=20)
+    assert set(found.details["reached"]) == {"tpr@1%fpr"}
+
+
+def test_calling_everybody_a_member_is_not_known_without_error() -> None:
+    """The PPV of a constant score is the prevalence, within what so many records show."""
+    found = dpeval.audit_scores([0.5] * 100, [0.5] * 100, resamples=2).ppv
+    assert found.value == pytest.approx(0.1)
+    assert found.low < 0.095 < 0.105 < found.high

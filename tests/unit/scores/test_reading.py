@@ -163,3 +163,26 @@ def test_one_class_in_a_case_file(case_file) -> None:
     """A file that holds members only is refused by name; no number is made of it."""
     with pytest.raises(DataError, match=r"undefined \(one class\)"):
         audit_file(case_file("d01_single_class.json"))
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_other_separators_of_a_csv_file(tmp_path: Path, mark: str) -> None:
+    """What spreadsheets write where the comma is the decimal mark."""
+    path = tmp_path / "s.csv"
+    path.write_text(f"score{mark}member\n0.5{mark}1\n0.25{mark}0\n")
+    assert read_scores(path).score == (0.5, 0.25)
+    path.write_text(f"score{mark}member\n0,5{mark}1\n")
+    with pytest.raises(DataError, match=r"line 2, column 'score': expected a number such as 0.25 \(with a point\)"):
+        read_scores(path)
+
+
+def test_two_lists_of_scores_in_one_object(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text(json.dumps({"members": [0.9, 0.8], "nonmembers": [0.1]}))
+    assert read_scores(tmp_path / "s.json").member == (True, True, False)
+
+
+def test_a_seed_for_each_score_is_refused_with_advice(tmp_path: Path) -> None:
+    path = tmp_path / "s.csv"
+    path.write_text("score,member,seed\n0.5,1,0\n0.2,0,1\n")
+    with pytest.raises(DataError, match="leave the seeds out"):
+        read_scores(path)
