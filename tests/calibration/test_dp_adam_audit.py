@@ -93,6 +93,7 @@ def test_half_the_noise_is_refuted() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("rate", [0.25, 0.5])
 def test_with_poisson_sampling_the_attack_respects_the_smaller_claim(rate: float) -> None:
     """Sampling is worth what the accountant says: the bound stays below ε(q), and above a third of it."""
