@@ -223,7 +223,7 @@ def test_two_levels_agree_with_resampling_models_and_records() -> None:
 
 
 def test_models_near_the_edge_leave_room_towards_the_middle() -> None:
-    """Rates of 0.99, 0.97 and 0.80: few models understate how far others lie below; covered on the log-odds, too."""
+    """Rates of 0.99, 0.97 and 0.80: so few models understate how far below others may lie."""
     rng = np.random.default_rng(0)
     parts = [ratio_part(rng.permutation(np.arange(100) < k), np.ones(100), names(100)) for k in (99, 97, 80)]
     found = estimate(parts)

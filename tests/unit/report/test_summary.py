@@ -163,3 +163,12 @@ def test_an_interval_that_leaves_guessing_out_without_being_a_finding_is_explain
     above = dataclasses.replace(cell, measures=dict(cell.measures) | {"auc": Estimate(0.6, 0.53, 0.67, n=300)})
     assert "its own interval leaves guessing out" in leaks._silence(above)
     assert "its own interval" not in leaks._silence(cell)
+
+
+def test_a_limit_of_one_is_no_power_at_all(run):
+    """ "Would have detected auc ≥ 1" would read as a boast."""
+    cell = next(c for c in run.cells if c.distinguishable == "no")
+    powerless = dataclasses.replace(
+        cell, measures=dict(cell.measures) | {"detectable_auc": Estimate(1.0, 1.0, 1.0, n=9)}
+    )
+    assert would_have_detected(powerless) == "with so few models or records even auc = 1 could have gone undetected"
