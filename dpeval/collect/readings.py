@@ -83,7 +83,10 @@ def _power(found: CellMeasures, what: str) -> str:
     if not isinstance(limit, Estimate):
         return "How small a leak would have been seen is not known."
     if limit.value >= 1:
-        return f"With so few models or records even {what} of 1 could have gone undetected."
+        return (
+            f"This attack, at this power, would have detected {what} of 1 at best: too few models or records for "
+            "anything less."
+        )
     return (
         f"This attack, at this power, would have detected {what} of {limit.value:.2f} or more "
         "(in 4 of 5 such experiments)."

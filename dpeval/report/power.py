@@ -37,7 +37,10 @@ def would_have_detected(cell: CellResult) -> str:
     """The sentence behind every "no difference": the detection limit, or else what the interval leaves open."""
     limit, value = detectable(cell), headline(cell)
     if limit is not None and limit >= 1:
-        return f"with so few models or records even {cell.headline} = 1 could have gone undetected"
+        return (
+            f"this attack, at this power, would have detected {cell.headline} ≥ 1 at best: "
+            "too few models or records for anything less"
+        )
     if limit is not None:
         return f"this attack, at this power, would have detected {cell.headline} ≥ {number(limit, 3)}"
     if isinstance(value, Estimate) and not math.isinf(value.high):
