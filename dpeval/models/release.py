@@ -35,7 +35,7 @@ from dpeval.models.text_encoding import TextEncoding, differences
 from dpeval.models.transform import Transform
 from dpeval.models.weights import Builder, load_changed, save_changed
 from dpeval.plugin import Release
-from dpeval.seeds import noise_generator, rng
+from dpeval.seeds import generator
 from dpeval.types import Claim, Embeddings, NoClaim, Predictions, PrivacyClaim, Records, Text
 
 
@@ -206,7 +206,7 @@ class TextRelease(Release):
     def _noise(self, key: str, text: Text, draw: int) -> torch.Generator:
         # The text is part of the stream's name: asking for another text under a known id must not repeat the noise.
         words = (text,) if isinstance(text, str) else text
-        return noise_generator(rng(self.seed, "release", draw, key, *map(len, words), *words))
+        return generator(self.seed, "release", draw, key, *words)
 
 
 def check_same_checkpoint(checkpoint: Checkpoint, stored: Mapping[str, Any], folder: Path) -> None:

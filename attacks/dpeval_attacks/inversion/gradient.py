@@ -64,6 +64,7 @@ class GradientInversion(InversionAttack):
     source: ClassVar[str] = (
         "Song and Raghunathan 2020 (arXiv:2004.00053), sec. 3; Du et al. 2023 (arXiv:2309.06746), 6.3"
     )
+    version: ClassVar[int] = 2
     reads_pooled: ClassVar[bool] = True
 
     through: Through = "auto"

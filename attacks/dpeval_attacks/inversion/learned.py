@@ -51,6 +51,7 @@ class LearnedInversion(InversionAttack):
     source: ClassVar[str] = (
         "Song and Raghunathan 2020 (arXiv:2004.00053), sec. 3.2 (multi-label and multi-set decoders)"
     )
+    version: ClassVar[int] = 2
     reads_pooled: ClassVar[bool] = True
 
     kind: Literal["position", "bag"] = "position"

@@ -45,7 +45,7 @@ class DPForward(Defense):
     """Each text leaves the device once, as a noised tensor: local privacy for any two texts, or any two tokens."""
 
     source: ClassVar[str] = "Du et al. 2023 (DP-Forward), arXiv:2309.06746"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     position: str = "output"
     """Where the noise is: ``embedding``, ``encoder.I.mha|add_norm_1|ffn|add_norm_2``, ``encoder.I.qkv``, ``output``, or

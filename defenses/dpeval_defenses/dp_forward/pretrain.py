@@ -34,7 +34,6 @@ from dpeval.models.config import ModelConfig
 from dpeval.models.fit import batches_of_like_length, linear_decay
 from dpeval.models.loading import quiet
 from dpeval.plugin import Context
-from dpeval.seeds import noise_generator
 from dpeval_defenses.dp_forward.accounting import plan_noise
 from dpeval_defenses.dp_forward.client import Client, logits_of
 from dpeval_defenses.dp_forward.masked import EveryRow, MaskedTexts, Through, TokenHead
@@ -157,7 +156,7 @@ def masked_loss(
     client = Client(how.position)
     clear = client.clear(model, batch, lengths)
     noise = NoisyRelease(how.clip, how.sigma, how.normalise)
-    draws = [noise_generator(ctx.rng("noise", epoch, row)) for row in rows]
+    draws = [ctx.generator("noise", epoch, row) for row in rows]
     released = client.released(model, clear, lengths, checkpoint.max_length, noise, draws)
     hidden = logits_of(model, how.position, released)[:, : true.shape[1]]
     return nn.functional.cross_entropy(head(hidden[chosen.to(hidden.device)]), true[chosen].to(hidden.device))

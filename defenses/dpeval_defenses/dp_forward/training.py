@@ -19,7 +19,6 @@ from dpeval.models.encoding import EncodedTexts
 from dpeval.models.fit import Forward
 from dpeval.models.layout import Layout
 from dpeval.plugin import Context
-from dpeval.seeds import noise_generator
 from dpeval.types import Records
 from dpeval_defenses.dp_forward.client import Client, logits_of
 from dpeval_defenses.dp_forward.noise import NoisyRelease
@@ -91,7 +90,7 @@ class TrainingTexts:
         A draw comes from a generator named after record and epoch, so a tensor can be kept or made again: it is the
         same.
         """
-        generators = [noise_generator(self.ctx.rng("training noise", self.records.ids[row], epoch)) for row in rows]
+        generators = [self.ctx.generator("training noise", self.records.ids[row], epoch) for row in rows]
         lengths = [self.texts.lengths[row] for row in rows]
         return self.client.released(self.classifier, clear, lengths, self.rows, transform, generators)
 

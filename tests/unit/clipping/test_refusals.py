@@ -34,11 +34,17 @@ def test_refused_at_the_start_by_module_path(module: nn.Module, reason: str) -> 
 
 
 def test_frozen_modules_without_batch_statistics_are_not_refused() -> None:
-    """A frozen recurrent layer or table is none of clipping's business."""
+    """A frozen recurrent layer or table is none of clipping's business: only the head is clipped, and rightly."""
     model = nn.ModuleDict({"head": nn.Linear(3, 1), "frozen": nn.LSTM(3, 3), "bag": nn.Embedding(4, 3, max_norm=1.0)})
     model["frozen"].requires_grad_(False)
     model["bag"].requires_grad_(False)
-    ClippedGradients(model, 1.0).detach()
+    x = torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(0))
+    clip = ClippedGradients(model, 1.0)
+    hidden = model["frozen"](x.transpose(0, 1))[0][-1] + model["bag"](torch.arange(5) % 4)
+    norms = clip.backward(model["head"](hidden).squeeze(-1))
+    clip.detach()
+    torch.testing.assert_close(norms, (hidden.square().sum(-1) + 1).sqrt())
+    assert all(p.grad is None for name, p in model.named_parameters() if not name.startswith("head"))
 
 
 def test_nothing_to_train_is_refused() -> None:

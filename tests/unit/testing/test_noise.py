@@ -12,6 +12,7 @@ import torch
 
 from dpeval.models.release import TextRelease
 from dpeval.models.transform import Transform, normal_like
+from dpeval.testing import noise
 from dpeval.testing.bench import ContractError, Tiny
 from dpeval.testing.noise import dependence, leaves_nothing_under_overwhelming_noise, strongest_column
 from dpeval.types import Embeddings, NoClaim, Predictions, Records
@@ -66,8 +67,14 @@ def judged(tiny: Tiny, kind: type[TextRelease], tap: str = "embedding", *, spare
 
 
 @pytest.mark.parametrize("tap", ["embedding", "output"])
-def test_a_sound_release_passes(tiny: Tiny, tap: str) -> None:
+def test_a_sound_release_passes(tiny: Tiny, tap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its tensor and its predictions were looked at, and every installed attack on embeddings tried."""
+    looked: list[str] = []
+    for name in ("_shows_nothing", "_gains_nothing"):
+        own = getattr(noise, name)
+        monkeypatch.setattr(noise, name, lambda what, *rest, own=own: (looked.append(what), own(what, *rest)))
     judged(tiny, TextRelease, tap)
+    assert {"the released tensor", "the predictions", "invert-nearest", "attribute-probe"} <= set(looked)
 
 
 def test_predictions_that_go_round_the_noise_are_found(tiny: Tiny) -> None:
