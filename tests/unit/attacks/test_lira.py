@@ -99,12 +99,17 @@ def test_equal_answers_of_all_shadows_leave_finite_scores_that_still_tell_higher
 
 
 def test_a_record_no_shadow_saw_is_judged_by_the_shift_of_the_others():
-    target, shadows, inside, member = world(n=600, shift=4.0)
+    target, shadows, drawn, member = world(n=600, shift=4.0)
+    inside = drawn.copy()
     inside[:, :50] = False
     inside[:, 50:100] = True
-    got = likelihood_ratio(target, shadows, inside)
-    assert np.isfinite(got).all()
-    assert auc(got[100:], member[100:]) > 0.9
+    shadows = shadows + 4.0 * (inside.astype(float) - drawn)
+    got, height = likelihood_ratio(target, shadows, inside), height_above(target, shadows, inside)
+    for some in (slice(50), slice(50, 100), slice(100, None)):
+        assert auc(got[some], member[some]) > 0.9
+        assert auc(height[some], member[some]) > 0.9
+    first = np.isin(np.arange(600), np.arange(100))
+    assert abs(got[first & member].mean() - got[~first & member].mean()) < 2.0, "judged on the same scale as the rest"
     everywhere = np.ones_like(inside)
     assert np.isfinite(likelihood_ratio(target, shadows, everywhere)).all()
     assert np.isfinite(height_above(target, shadows, everywhere)).all()
