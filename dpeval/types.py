@@ -145,6 +145,23 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Covariate:
+    """A text-free column of the pool, aligned with its records: all numbers or all names, ``None`` where missing.
+
+    It makes the baseline of attribute inference that needs no embedding, and nothing else: no defense and no attack is
+    given it, and no identity of a training or an attack holds it.
+    """
+
+    name: str
+    values: tuple[float | None, ...] | tuple[str | None, ...]
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the values are quantities, and not names."""
+        return all(isinstance(value, float) for value in self.values if value is not None)
+
+
+@dataclass(frozen=True)
 class Dataset:
     """A cleaned pool of records, before any split."""
 
@@ -158,6 +175,8 @@ class Dataset:
     notes: tuple[Note, ...] = ()
     fingerprint: str = ""
     """SHA-256 over ids in order, texts, labels, attributes, groups and the test set."""
+    covariates: tuple[Covariate, ...] = ()
+    """Text-free columns that a baseline of attribute inference knows, each aligned with ``records``."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -53,6 +53,8 @@ class Gathered:
     materials: Materials
     plan: Plan
     reports: tuple[JobReport, ...]
+    known: dict[tuple[int, int, tuple[str, ...]], object] = field(default_factory=dict, compare=False, repr=False)
+    """What was worked out of a data set and seed (and targets) for one cell and serves the others."""
 
     def trained(self, defense: Named, data: int, model: int) -> Trained:
         """The reports of a defense."""

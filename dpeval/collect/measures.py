@@ -9,10 +9,11 @@ from functools import cached_property
 
 from scipy import stats
 
+from dpeval.collect.attributes import attribute_runs
 from dpeval.collect.audit_sets import PUBLISHED
 from dpeval.collect.excess import attribute_excess, inversion_excess
 from dpeval.collect.gather import Gathered, Trained, is_member
-from dpeval.collect.runs import attribute_runs, auxiliary_tokens, inversion_runs, membership_runs
+from dpeval.collect.runs import auxiliary_tokens, inversion_runs, membership_runs
 from dpeval.jobs import Trial, as_attack, is_published_protocol
 from dpeval.measure.attribute import measure_attribute
 from dpeval.measure.canaries import measure_canaries
@@ -49,6 +50,8 @@ class CellMeasures:
     """The same of what is tested."""
     risks: tuple[RecordRisk, ...] = ()
     roc: tuple[tuple[float, float], ...] = ()
+    baseline: str = ""
+    """Which of several baselines the headline is compared with."""
 
     @cached_property
     def p_value(self) -> float | None:
@@ -75,7 +78,7 @@ def measure_cell(
     if goal == "inversion":
         return _inversion(trained, trial, checkpoint, level)
     if goal == "attribute":
-        return _attribute(trained, trial, level)
+        return _attribute(gathered, trained, trial, level)
     if is_published_protocol(as_attack(trial.attack)):
         # The blind attacker has other texts of the same ids to compare with, and the claim says nothing of edited ones.
         found = _membership(gathered, trained, trial, (), level)
@@ -129,13 +132,18 @@ def _inversion(trained: Trained, trial: Trial, checkpoint: Checkpoint, level: fl
     return _against_baseline(measures, "content_f1", found)
 
 
-def _attribute(trained: Trained, trial: Trial, level: float) -> CellMeasures:
-    runs = attribute_runs(trained, trial)
+def _attribute(gathered: Gathered, trained: Trained, trial: Trial, level: float) -> CellMeasures:
+    runs = attribute_runs(gathered, trained, trial)
+    if trial.role:
+        # A control asks whether the attack reads embeddings at all; what covariates tell as well is no fault of it.
+        runs = [replace(run, baselines={}, by_frequency={}) for run in runs]
     found = measure_attribute(runs, level=level)
     measures = dict(found.estimates)
     members = [is_member(job, run.ids) for (job, _), run in zip(trained.folders(trial.name), runs, strict=True)]
     measures["memorisation_excess"] = attribute_excess(runs, members, level)
-    return _against_baseline(measures, "balanced_accuracy", found)
+    chosen = found.details.get("best_baseline")
+    name = str(chosen.get("balanced_accuracy", "")) if isinstance(chosen, Mapping) else ""
+    return replace(_against_baseline(measures, "balanced_accuracy", found), baseline=name)
 
 
 def _against_baseline(measures: dict[str, Measured], headline: str, found: Measures) -> CellMeasures:

@@ -13,6 +13,9 @@ ACCESS = {
 }
 
 
+_BASELINES = {"majority": "always the commonest value", "prior": "values drawn as often as they occur"}
+
+
 def reading(goal: str, found: CellMeasures, distinguishable: str) -> str:
     """What the headline means for ``goal``."""
     value = found.measures.get(found.headline)
@@ -66,9 +69,9 @@ def _inversion(found: CellMeasures, value: Estimate, distinguishable: str) -> st
 
 
 def _attribute(found: CellMeasures, value: Estimate, distinguishable: str) -> str:
-    null = (
-        "" if found.null is None else f"; the best baseline that never sees the embedding gets {_percent(found.null)}"
-    )
+    name = f" ({_BASELINES.get(found.baseline, found.baseline)})" if found.baseline else ""
+    told = f"; the best baseline that never sees the embedding{name} gets "
+    null = "" if found.null is None else f"{told}{_percent(found.null)}"
     base = (
         f"{_who('attribute')} names the attribute right in {_percent(value.value)} of cases "
         f"(each value counted alike){null}."

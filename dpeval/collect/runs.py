@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-import numpy as np
-from sklearn.linear_model import LogisticRegression
-
 from dpeval.collect.gather import Trained, groups_of, is_member
-from dpeval.jobs import Job, Trial, as_attack, candidates_of, targets_of
-from dpeval.measure.attribute import AttributeRun
+from dpeval.jobs import Trial, as_attack, candidates_of, targets_of
 from dpeval.measure.inversion import InversionRun
 from dpeval.measure.membership import MembershipRun
-from dpeval.measure.textfeatures import count_texts, fit_reader
 from dpeval.measure.tokens import content_tokens
 from dpeval.models.checkpoint import Checkpoint
 from dpeval.models.dependence import is_pooled
 from dpeval.plugin import InversionAttack
-from dpeval.types import Floats, Inferred, Ints, Records, Recovered, Scores
+from dpeval.types import Recovered, Scores
 from dpeval.views import positions
-
-COVARIATES = "label and length"
-"""The baseline that knows the task label and the number of words of each text, and nothing else of it."""
 
 
 def membership_runs(trained: Trained, trial: Trial) -> list[MembershipRun]:
@@ -89,70 +78,3 @@ def true_tokens(tokens: list[int], rows: int, special: frozenset[int]) -> tuple[
     """
     padded = [*tokens[:rows], *([-1] * (rows - len(tokens)))]
     return tuple(-1 if token in special else token for token in padded)
-
-
-def attribute_runs(trained: Trained, trial: Trial) -> list[AttributeRun]:
-    """Inferred attribute values with the true ones, the shares in auxiliary data, and the raw-text ceiling."""
-    runs = []
-    for job, result in trained.results(trial):
-        if not isinstance(result, Inferred):
-            raise TypeError(f"{trial.attack.label}: expected attribute scores, got {type(result).__name__}")
-        targets = targets_of(job, trial)
-        at = positions(result.ids, targets.ids)
-        known = attribute_knowledge(job, targets)
-        runs.append(
-            AttributeRun(
-                targets.ids,
-                result.scores[at].argmax(axis=1),
-                np.array(targets.attributes, dtype=np.int64),
-                job.num_attribute_values,
-                targets.groups,
-                baselines=known.baselines,
-                prior=known.prior,
-                ceiling=known.ceiling,
-            )
-        )
-    return runs
-
-
-@dataclass(frozen=True, eq=False)
-class AttributeKnowledge:
-    """What auxiliary texts alone give: the share of each value, and what a reader of the raw text would answer."""
-
-    prior: Floats
-    ceiling: Ints | None
-    baselines: Mapping[str, Ints] = field(default_factory=dict)
-    """What the task label and the length of a text give away, which no embedding is needed for."""
-
-
-def attribute_knowledge(job: Job, targets: Records) -> AttributeKnowledge:
-    """Fitted on the auxiliary records that have the attribute; no ceiling where they have one value only."""
-    pairs = [
-        (t, a) for t, a in zip(job.split.auxiliary.texts, job.split.auxiliary.attributes, strict=True) if a is not None
-    ]
-    values = np.array([a for _, a in pairs], dtype=np.int64)
-    prior = np.bincount(values, minlength=job.num_attribute_values) / max(1, len(values))
-    if len(np.unique(values)) < 2:
-        return AttributeKnowledge(prior, None)
-    counts = count_texts([t for t, _ in pairs] + list(targets.texts))
-    reader = fit_reader(counts.take(np.arange(len(pairs))), values, job.num_attribute_values)
-    scores = reader.scores(counts.take(np.arange(len(pairs), len(pairs) + len(targets))))
-    return AttributeKnowledge(prior, scores.argmax(axis=1), {COVARIATES: _from_covariates(job, targets)})
-
-
-def _from_covariates(job: Job, targets: Records) -> Ints:
-    """The value that task label and text length make likeliest, values weighing alike however rare."""
-    own = job.split.auxiliary.take(i for i, a in enumerate(job.split.auxiliary.attributes) if a is not None)
-    model = LogisticRegression(class_weight="balanced", max_iter=1000)
-    model.fit(_covariates(own, job.num_labels), np.array(own.attributes, dtype=np.int64))
-    found: Ints = model.predict(_covariates(targets, job.num_labels)).astype(np.int64)
-    return found
-
-
-def _covariates(records: Records, labels: int) -> Floats:
-    """A column for each task label, and the logarithm of the number of words."""
-    known = np.array(records.labels)[:, None] == np.arange(labels)
-    words = [
-        len(text.split()) if isinstance(text, str) else sum(len(t.split()) for t in text) for text in records.texts
-    ]
-    return np.hstack([known.astype(np.float64), np.log1p(np.array(words, dtype=np.float64))[:, None]])

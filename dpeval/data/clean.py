@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 
 from dpeval.data.categories import categories
 from dpeval.data.config import DataConfig, text_of
+from dpeval.data.covariates import read_covariate, taken
 from dpeval.data.errors import DataError, did_you_mean, listed
 from dpeval.data.table import Table, note
-from dpeval.types import Note, Text
+from dpeval.types import Covariate, Note, Text
 
 _UNUSABLE = re.compile("[\ud800-\udfff\0]")
 _RETURN = re.compile("\r\n?")
@@ -37,6 +38,7 @@ class Rows:
     labels: tuple[str, ...]
     attributes: tuple[str | None, ...]
     notes: tuple[Note, ...] = ()
+    covariates: tuple[Covariate, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -50,6 +52,7 @@ class Rows:
             texts=tuple(self.texts[i] for i in at),
             labels=tuple(self.labels[i] for i in at),
             attributes=tuple(self.attributes[i] for i in at),
+            covariates=tuple(taken(one, at) for one in self.covariates),
         )
 
     def noting(self, what: str, ids: Sequence[str], count: int | None = None) -> Rows:
@@ -69,6 +72,7 @@ def clean(table: Table, config: DataConfig, prefix: str = "") -> Rows:
     texts, mended = _texts(table, config, ids)
     labels = categories(_cells(table, config.label), "label", table.place)
     attributes = _attributes(table, config)
+    covariates = tuple(read_covariate(name, _cells(table, name), table.place) for name in config.covariates)
     blank = {i for i, text in enumerate(texts) if is_blank(text)}
     unlabelled = {i for i, label in enumerate(labels) if label is None} - blank
     dropped = (
@@ -82,7 +86,7 @@ def clean(table: Table, config: DataConfig, prefix: str = "") -> Rows:
         )
     named = tuple(str(label) for label in labels)
     notes = (*read, *table.notes, *left_out, *mended, *dropped)
-    return Rows(table.name, ids, texts, named, attributes, notes).take(kept)
+    return Rows(table.name, ids, texts, named, attributes, notes, covariates).take(kept)
 
 
 def is_blank(text: Text) -> bool:

@@ -44,6 +44,9 @@ class DataConfig:
     """Keep the k most frequent attribute values (ties: first in order); other records keep no attribute."""
     attribute_min: int | None = None
     """Keep attribute values that at least this many records have."""
+    covariates: tuple[str, ...] = ()
+    """Text-free columns (names, numbers or dates; cells may be missing) known of everyone without any embedding.
+    A baseline infers the attribute from them; attacks never see them, and trainings do not depend on them."""
     id: str | None = None
     """A column of unique record ids; by default the number of the data row (of the line, for JSON lines)."""
     where: Where = ()
@@ -73,6 +76,7 @@ class DataConfig:
         for name in ("source", "label", "attribute", "id", "test", "split", "test_split", "subset", "encoding"):
             _check_name(name, getattr(self, name))
         _check_columns(self)
+        _check_covariates(self)
         _check_whole("attribute_top", self.attribute_top, least=2)
         _check_whole("attribute_min", self.attribute_min, least=1)
         _check_whole("sample", self.sample, least=4)
@@ -83,6 +87,7 @@ class DataConfig:
     def _freeze(self) -> None:
         """Turn what TOML gives (lists, tables, false) into the hashable values that the fields promise."""
         object.__setattr__(self, "text", _text_columns(self.text))
+        object.__setattr__(self, "covariates", _column_names(self.covariates))
         if self.near_duplicates is not None and not self.near_duplicates:
             object.__setattr__(self, "near_duplicates", None)
         object.__setattr__(self, "where", _filters(self.where))
@@ -100,7 +105,8 @@ class DataConfig:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns that are read, without repeats."""
-        named = (*self.texts, self.label, self.attribute, self.id, *(column for column, _ in self.filters))
+        filtered = (column for column, _ in self.filters)
+        named = (*self.texts, self.label, self.attribute, self.id, *filtered, *self.covariates)
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
 
@@ -176,6 +182,12 @@ def _text_columns(text: object) -> str | tuple[str, str]:
     raise DataError(f'[data] text: expected a column or a pair such as ["question1", "question2"], got {text!r}')
 
 
+def _column_names(names: object) -> tuple[str, ...]:
+    if isinstance(names, list | tuple) and all(isinstance(name, str) and name.strip() for name in names):
+        return tuple(names)
+    raise DataError(f'[data] covariates: expected a list of columns such as ["age", "city"], got {names!r}')
+
+
 def _check_name(name: str, value: object) -> None:
     if value is not None and (not isinstance(value, str) or not value.strip()):
         raise DataError(f"[data] {name}: expected a text that is not empty, got {value!r}")
@@ -195,6 +207,21 @@ def _check_columns(config: DataConfig) -> None:
     for name in ("attribute_top", "attribute_min"):
         if getattr(config, name) is not None and config.attribute is None:
             raise DataError(f"[data] {name}: there is no attribute to choose values of; add attribute = COLUMN")
+
+
+def _check_covariates(config: DataConfig) -> None:
+    names = config.covariates
+    if len(set(names)) != len(names):
+        raise DataError(f"[data] covariates: each column once, got {list(names)!r}")
+    for name in names:
+        if name in config.texts:
+            raise DataError(f"[data] covariates: {name!r} is the text column; what the text tells is no covariate")
+        if name == config.attribute:
+            raise DataError(
+                f"[data] covariates: {name!r} is the attribute itself; a baseline that is given it has nothing to infer"
+            )
+    if names and config.attribute is None:
+        raise DataError("[data] covariates: there is no attribute to infer from them; add attribute = COLUMN")
 
 
 def _check_whole(name: str, value: object, least: int) -> None:

@@ -61,6 +61,7 @@ def load_dataset(config: DataConfig, base: Path) -> Dataset:
         test=tested,
         notes=pool.notes,
         fingerprint=fingerprint(records, tested),
+        covariates=pool.covariates,
     )
 
 
@@ -70,7 +71,9 @@ def _own_test(config: DataConfig, base: Path) -> Rows | None:
         return None
     if config.test is None and config.test_split == config.split:
         raise DataError(f"[data] test_split: {config.test_split!r} is also the split of the pool; name another")
-    return clean(read_source(config.test or config.source, config, base, config.test_split), config, TEST_PREFIX)
+    # Nobody infers an attribute of the test set, so it need not have the covariates.
+    bare = replace(config, covariates=())
+    return clean(read_source(config.test or config.source, bare, base, config.test_split), bare, TEST_PREFIX)
 
 
 def _sampled(pool: Rows, config: DataConfig) -> Rows:

@@ -20,7 +20,7 @@ from dpeval.types import Text
 
 def remark(pool: Rows, groups: Groups, values: tuple[str, ...], config: DataConfig) -> Rows:
     """``pool`` with notes on equal texts, near-duplicate groups and the attribute, whose ``values`` are in order."""
-    return _on_attribute(_on_groups(_on_copies(pool, groups), groups, config), values, config)
+    return _on_covariates(_on_attribute(_on_groups(_on_copies(pool, groups), groups, config), values, config), config)
 
 
 def _on_copies(pool: Rows, groups: Groups) -> Rows:
@@ -64,6 +64,20 @@ def _on_attribute(pool: Rows, values: tuple[str, ...], config: DataConfig) -> Ro
         f"no value of {config.attribute!r} that is kept: no part in attribute attacks",
         _ids(pool, lambda i: pool.attributes[i] is None),
     )
+
+
+def _on_covariates(pool: Rows, config: DataConfig) -> Rows:
+    """Notes on missing cells, and on a covariate that is the attribute by another name."""
+    for one in pool.covariates:
+        missing = _ids(pool, lambda i: one.values[i] is None)  # noqa: B023 - used at once
+        kind = "quantity" if one.is_numeric else "category"
+        pool = pool.noting(f"no value of the covariate {one.name!r} (a {kind})", missing)
+        pairs = {(v, a) for v, a in zip(one.values, pool.attributes, strict=True) if v is not None and a is not None}
+        alike = len({v for v, _ in pairs}) == len({a for _, a in pairs}) == len(pairs)
+        if alike and len(pairs) > 1:
+            what = f"the covariate {one.name!r} is {config.attribute!r} by another name: no attack can gain over it"
+            pool = pool.noting(what, (), len(pool) - len(missing))
+    return pool
 
 
 def _names_itself(text: Text, value: str | None) -> bool:

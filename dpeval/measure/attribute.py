@@ -18,7 +18,7 @@ import numpy as np
 from dpeval.measure.halves import unit_names
 from dpeval.measure.influence import Part, combination, difference, ratio_part
 from dpeval.measure.intervals import Scale, estimate
-from dpeval.measure.results import Measures
+from dpeval.measure.results import Detail, Measures
 from dpeval.types import Floats, Ints, Measured, Undefined
 
 ONE_CLASS = "not measurable: one class"
@@ -31,6 +31,8 @@ class AttributeRun:
     ``answers`` and ``truth`` are class numbers ``0..values-1`` of shape ``(n,)``. ``baselines`` are answers of the same
     shape made without the embedding (for instance from text-free covariates), by name; ``prior`` the shares of the
     values in auxiliary data, shape ``(values,)``; ``ceiling`` the answers of a classifier that reads the raw text.
+    ``by_frequency`` are answers of the same baselines that prefer common values, where they have such: accuracy is
+    compared with these.
     """
 
     ids: tuple[str, ...]
@@ -41,9 +43,11 @@ class AttributeRun:
     baselines: Mapping[str, Ints] = field(default_factory=dict)
     prior: Floats | None = None
     ceiling: Ints | None = None
+    by_frequency: Mapping[str, Ints] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         arrays = {"answers": self.answers, "truth": self.truth, **self.baselines}
+        arrays |= {f"{name}, by frequency": array for name, array in self.by_frequency.items()}
         if self.ceiling is not None:
             arrays["ceiling"] = self.ceiling
         for name, array in arrays.items():
@@ -92,7 +96,8 @@ def measure_attribute(runs: Sequence[AttributeRun], *, level: float = 0.95) -> M
         chosen[metric] = name
     worst = _worst_class(runs, level)
     found["worst_class_recall"] = worst.recall
-    return Measures(found, details={"best_baseline": chosen, "worst_class": worst.value}, parts=parts)
+    details: dict[str, Detail] = {"best_baseline": chosen, "worst_class": worst.value}
+    return Measures(found, _above_ceiling(runs, level), details, parts)
 
 
 def _score(run: AttributeRun, answers: Ints, metric: str) -> Part:
@@ -120,10 +125,14 @@ def _best_baseline(runs: Sequence[AttributeRun], metric: str) -> tuple[str, list
     if all(run.prior is not None for run in runs):
         known["prior"] = [_metric(run, np.asarray(run.prior)[run.truth], metric) for run in runs]
     for name in runs[0].baselines:
-        known[name] = [_score(run, run.baselines[name], metric) for run in runs]
+        known[name] = [_score(run, _guesses(run, name, metric), metric) for run in runs]
     # The first of equals up to rounding, so that the constant guess wins a tie and a constant answer gains exactly 0.
     best = max(known, key=lambda name: round(float(np.mean([part.value for part in known[name]])), 12))
     return best, known[best]
+
+
+def _guesses(run: AttributeRun, name: str, metric: str) -> Ints:
+    return run.by_frequency.get(name, run.baselines[name]) if metric == "accuracy" else run.baselines[name]
 
 
 def _ceiling(runs: Sequence[AttributeRun], metric: str, level: float) -> Mapping[str, Measured]:
@@ -132,6 +141,25 @@ def _ceiling(runs: Sequence[AttributeRun], metric: str, level: float) -> Mapping
         return {}
     parts = [_score(run, a, metric) for run, a in zip(runs, answers, strict=True) if a is not None]
     return {f"ceiling_{metric}": estimate(parts, level=level)}
+
+
+def _above_ceiling(runs: Sequence[AttributeRun], level: float) -> tuple[str, ...]:
+    """A warning where the attack reads significantly more than the classifier of the raw text that should bound it."""
+    parts = [
+        difference(_score(run, run.answers, _METRICS[0]), _score(run, run.ceiling, _METRICS[0]))
+        for run in runs
+        if run.ceiling is not None
+    ]
+    if not parts or len(parts) < len(runs):
+        return ()
+    more = estimate(parts, level=level, scale=Scale.DIFFERENCE)
+    if more.low <= 0:
+        return ()
+    told = (
+        f"above the ceiling: the attack's balanced accuracy is {more.value:.3f} [{more.low:.3f}, {more.high:.3f}] more "
+        "than that of a word-count classifier on the clear texts, so that here this is not the most that texts tell"
+    )
+    return (told,)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ class Part:
 
     ``influence`` has shape ``(n,)``; ``units`` names, for each record, what was sampled independently: the record, or
     its group. ``trials`` bounds from above the number of independent yes/no trials that the value can be worth;
-    ``edge`` is what it is taken to be worth at 0 % and 100 %, where all influences vanish.
+    ``edge`` is what it is taken to be worth at 0 % and 100 %, where all influences vanish. ``several`` says that a record
+    may hold several trials (the tokens of a text), so that its variance is not that of one yes/no answer.
     """
 
     value: float
@@ -37,6 +38,7 @@ class Part:
     units: tuple[str, ...]
     trials: float
     edge: float
+    several: bool = False
 
     def __post_init__(self) -> None:
         if self.influence.shape != (len(self.units),):
@@ -79,7 +81,14 @@ def ratio_part(numerator: ArrayLike, denominator: ArrayLike, units: Sequence[str
     if total <= 0:
         raise ZeroDivisionError("a ratio over records whose denominators sum to zero")
     value = float(a.sum()) / total
-    return Part(value, (a - value * b) / total, tuple(units), max(total, 1.0), edge=float(np.count_nonzero(b)))
+    return Part(
+        value,
+        (a - value * b) / total,
+        tuple(units),
+        max(total, 1.0),
+        edge=float(np.count_nonzero(b)),
+        several=bool((b > 1).any()),
+    )
 
 
 def combination(parts: Sequence[Part], weights: Sequence[float], constant: float = 0.0) -> Part:
@@ -93,7 +102,7 @@ def combination(parts: Sequence[Part], weights: Sequence[float], constant: float
     total = sum(abs(w) for w in weights) ** 2
     trials = total / sum(w**2 / p.trials for p, w in zip(parts, weights, strict=True))
     edge = total / sum(w**2 / p.edge for p, w in zip(parts, weights, strict=True))
-    return Part(value, influence, first.units, trials, edge)
+    return Part(value, influence, first.units, trials, edge, any(p.several for p in parts))
 
 
 def difference(a: Part, b: Part) -> Part:

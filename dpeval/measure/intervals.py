@@ -31,13 +31,19 @@ from enum import StrEnum
 import numpy as np
 from scipy import special, stats
 
+from dpeval.measure.clusters import RecordCovariance, record_covariance
 from dpeval.measure.influence import Part
 from dpeval.types import Estimate, Floats
 
-# Where models differ less than records alone explain, R - 1 degrees of freedom are too few; these powers of D / S² were
-# chosen over ratios of the two variances from 0 to 50 and shares of common records from 0 to one half.
+# Where models differ less than records alone explain, R - 1 degrees of freedom are too few. From four models on, those
+# of the records take their place. For two and three that jump would cost coverage where models differ a little: the
+# freedom grows with these powers of D / S², which keep the coverage of a normal mean, by integration over every ratio
+# of the variances between and within models and every share of common records, within 93 to 97.5 % (three) and above
+# 92.5 % (two).
+_MANY = 4
 _POWER = 6
 _POWER_OF_TWO = 0.75
+_LARGEST_RATIO = 1e6
 _SMALLEST_P = 1e-12
 _FEW_LOPSIDED = 2
 """So few models get the score interval alone: it is wide already."""
@@ -71,29 +77,6 @@ def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Bounds:
     """Exact interval of a binomial rate (Clopper and Pearson 1934), two-sided."""
     exact = stats.binomtest(successes, trials).proportion_ci(level, method="exact")
     return Bounds(float(exact.low), float(exact.high))
-
-
-@dataclass(frozen=True, eq=False)
-class RecordCovariance:
-    """Record-level covariance of the models' values, shape (R, R), and how many distinct ``units`` are behind it."""
-
-    matrix: Floats
-    units: int
-    clustered: bool
-
-
-def record_covariance(parts: Sequence[Part]) -> RecordCovariance:
-    """Covariance from influences summed by unit, over all models together."""
-    keys, codes = np.unique(np.concatenate([np.asarray(p.units, dtype=np.str_) for p in parts]), return_inverse=True)
-    sums, start, clustered = np.empty((len(parts), len(keys))), 0, False
-    for row, part in enumerate(parts):
-        own = codes[start : start + len(part.units)]
-        sums[row] = np.bincount(own, weights=part.influence, minlength=len(keys))
-        clustered = clustered or len(np.unique(own)) < len(own)
-        start += len(part.units)
-    # With real clusters the squared sums are a little small, as in any variance about a fitted mean.
-    correction = len(keys) / max(len(keys) - 1, 1) if clustered else 1.0
-    return RecordCovariance(sums @ sums.T * correction, len(keys), clustered)
 
 
 @dataclass(frozen=True)
@@ -132,7 +115,7 @@ class _Spread:
 
 def _spread(values: Floats, within: RecordCovariance, least: float) -> _Spread:
     models, matrix = len(values), within.matrix
-    record_freedom = within.units - 1 if within.clustered else math.inf
+    record_freedom = within.freedom
     records = float(matrix.sum()) / models**2
     if models == 1:
         return _Spread(max(records, least), 0.0, record_freedom, record_freedom)
@@ -143,9 +126,17 @@ def _spread(values: Floats, within: RecordCovariance, least: float) -> _Spread:
     own = max(explained, seen, 0.0) / models
     if seen <= 0:
         return _Spread(shared, own, record_freedom, record_freedom)
-    power = _POWER if models > 2 else _POWER_OF_TWO
-    freedom = (models - 1) * max(1.0, explained / seen) ** power
-    return _Spread(shared, own, record_freedom, min(freedom, record_freedom), seen > explained)
+    freedom = min(_own_freedom(models, explained / seen), record_freedom)
+    return _Spread(shared, own, record_freedom, freedom, seen > explained)
+
+
+def _own_freedom(models: int, explained: float) -> float:
+    """Of the part of the variance that models do not share, ``explained`` what records alone make of the spread seen."""
+    if explained <= 1:
+        return models - 1
+    if models >= _MANY:
+        return math.inf
+    return (models - 1) * min(explained, _LARGEST_RATIO) ** (_POWER if models > 2 else _POWER_OF_TWO)
 
 
 def _quantile(level: float, freedom: float) -> float:

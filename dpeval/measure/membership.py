@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeval.measure import bootstrap
+from dpeval.measure.clusters import RecordCovariance, effective_units
 from dpeval.measure.exposure import most_exposed
 from dpeval.measure.halves import calibration_half, unit_names
 from dpeval.measure.influence import Part, auc_part, combination, difference, rate_parts
-from dpeval.measure.intervals import RecordCovariance, Scale, Trials, estimate, hierarchical
+from dpeval.measure.intervals import Scale, Trials, estimate, hierarchical
 from dpeval.measure.predictive import predictive_value
 from dpeval.measure.results import Detail, Measures
 from dpeval.measure.roc import OneClassError, best_threshold, labelled, needed_nonmembers, tpr_at_fpr
@@ -138,10 +139,11 @@ def _tpr(runs: Sequence[MembershipRun], fpr: float, level: float, resamples: int
         rng=np.random.default_rng([salt, len(keys)]),
     )  # fmt: skip
     members = [int(run.is_member.sum()) for run in runs]
+    sizes = np.bincount(codes, minlength=len(keys)) / len(runs)
     clustered = any(len(set(run.units)) < len(run.ids) for run in runs)
     return hierarchical(
         [tpr_at_fpr(run.scores, run.is_member, fpr).tpr for run in runs],
-        RecordCovariance(np.atleast_2d(np.cov(drawn)), len(keys), clustered),
+        RecordCovariance(np.atleast_2d(np.cov(drawn)), len(keys), clustered, effective_units(sizes, correlation=1.0)),
         n=min(len(run.ids) for run in runs),
         trials=Trials(most=sum(members), edge=min(members)),
         level=level,

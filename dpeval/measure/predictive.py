@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import expit
 
+from dpeval.measure.clusters import record_covariance
 from dpeval.measure.influence import Part
-from dpeval.measure.intervals import Scale, Trials, hierarchical, record_covariance
+from dpeval.measure.intervals import Scale, Trials, hierarchical
 from dpeval.types import Estimate, Measured, Undefined
 
 _Z = 1.959964

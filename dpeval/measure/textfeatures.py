@@ -94,11 +94,17 @@ class Reader:
         return out
 
 
-def fit_reader(counts: TextCounts, labels: Ints, classes: int | None = None) -> Reader:
-    """Fit on these rows; ``labels`` are class numbers ``0..classes-1``, at least two of them present."""
+def fit_reader(
+    counts: TextCounts, labels: Ints, classes: int | None = None, *, balanced: bool = False, strength: float = 1.0
+) -> Reader:
+    """Fit on these rows; ``labels`` are class numbers ``0..classes-1``, at least two of them present.
+
+    ``balanced`` weighs classes alike however rare; ``strength`` is the inverse penalty.
+    """
     weights, scale = TfidfTransformer(sublinear_tf=True).fit(counts.grams), StandardScaler().fit(counts.style)
     solver = "liblinear" if len(np.unique(labels)) == 2 else "lbfgs"
-    model = LogisticRegression(C=1.0, solver=solver, random_state=0, max_iter=1000)
+    weights_of = "balanced" if balanced else None
+    model = LogisticRegression(C=strength, class_weight=weights_of, solver=solver, random_state=0, max_iter=1000)
     model.fit(_joined(weights, scale, counts), labels)
     return Reader(weights, scale, model, classes if classes is not None else int(labels.max()) + 1)
 

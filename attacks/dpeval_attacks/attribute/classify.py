@@ -42,7 +42,7 @@ _OWN_VOTE = 0.5
 LOWEST = -700.0
 """Log-probabilities are raised to this: about the logarithm of the smallest number that a float holds."""
 MISSING = -1000.0
-"""The score of a value that the adversary has never seen: below every value that it has."""
+"""The score of a value that the adversary has not seen, or not often enough to learn: below every value that it has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,14 @@ class Lesson:
     def where(self, keep: NDArray[np.bool_]) -> Lesson:
         """The rows that ``keep`` marks."""
         return Lesson(self.features[keep], self.labels[keep], self.groups[keep])
+
+    def repeated(self) -> Lesson:
+        """All rows; or where most labels have one row only, the rows of the others.
+
+        One row says nothing of its class, and scikit-learn takes labels that hardly repeat for quantities.
+        """
+        _, at, counts = np.unique(self.labels, return_inverse=True, return_counts=True)
+        return self if 2 * len(counts) <= len(at) else self.where(np.asarray(counts[at] > 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +89,13 @@ class Classifier:
 def fit_classifier(lesson: Lesson, model: Model, *, balanced: bool, rng: np.random.Generator) -> Classifier:
     """The classifier with the strength that cross-validates best, fitted on the whole ``lesson``.
 
-    ``balanced`` weighs classes alike however often they occur. One class alone gives constant scores.
+    ``balanced`` weighs classes alike however often they occur. One class alone gives constant scores, and so do classes
+    of which none has two rows.
     """
+    lesson = lesson.repeated() if len(lesson.repeated().labels) else lesson
     classes, counts = np.unique(lesson.labels, return_counts=True)
     shares = counts / counts.sum()
-    if len(classes) < 2:
+    if len(classes) < 2 or counts.max() < 2:
         return Classifier(shares, classes, None)
     seed = int(rng.integers(2**31))
     folds = assign_folds(lesson, rng)
@@ -109,7 +119,7 @@ def _held_out_loss(lesson: Lesson, folds: Ints, model: Model, strength: float, b
     """Mean weighted log-loss over the folds; rows of a class that their fold's training part lacks are left out."""
     total = weights = 0.0
     for fold in range(FOLDS):
-        inside, outside = lesson.where(folds != fold), lesson.where(folds == fold)
+        inside, outside = lesson.where(folds != fold).repeated(), lesson.where(folds == fold)
         classes = np.unique(inside.labels)
         outside = outside.where(np.isin(outside.labels, classes))
         if len(classes) < 2 or not len(outside.labels):

@@ -49,7 +49,7 @@ class AttributeProbe(AttributeAttack):
     """
 
     source: ClassVar[str] = "Song and Raghunathan 2020 (arXiv:2004.00053); Du et al. 2023 (arXiv:2309.06746), sec. 6.4"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     model: Model = "logistic"
     pooling: Literal["mean", "tokens"] = "mean"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dpeval.plugin import Context
@@ -46,6 +47,7 @@ class Search:
         """A token, or no answer, for each asked row."""
         read = np.full(len(self.asked), NO_ANSWER, dtype=np.int64)
         ends = np.cumsum([count for _, count in self.places])
+        candidates, first = self._candidates()
         # Texts of like length descend together: little is spent on padding.
         order = sorted(range(len(self.places)), key=lambda i: (self.places[i][1], i))
         batches = [order[i : i + self.attack.batch] for i in range(0, len(order), self.attack.batch)]
@@ -53,70 +55,83 @@ class Search:
             rows = [np.arange(ends[i] - self.places[i][1], ends[i]) for i in texts]
             good = [mine[_answerable(self.asked, mine)] for mine in rows]
             if sum(len(mine) for mine in good):
-                read[np.concatenate(good)] = self._batch(texts, good)
+                at = np.concatenate(good)
+                read[at] = self._batch(texts, good, candidates[at] if candidates.ndim == 2 else candidates, first[at])
         return read
 
-    def _batch(self, texts: list[int], rows: list[Ints]) -> Ints:
+    def _batch(self, texts: list[int], rows: list[Ints], candidates: Ints, start: Ints) -> Ints:
         at = np.concatenate(rows)
         sample = Sample(self.asked.rows[at], self.asked.tokens[at], self.asked.positions[at], self.asked.gains[at])
         text = np.repeat(np.arange(len(texts)), [len(mine) for mine in rows])
         device = self.ctx.device
-        candidates = self._candidates(sample)
         placed = Placed(sample, text, [self.places[i] for i in texts], device)
         problem = self.forward.problem(placed, candidates)
         if self.attack.protocol == "published":
             return self._as_published(replace(problem, noise=0.0), candidates)
-        width = problem.log_prior.shape[-1]
-        first = self._first(sample, candidates, width)
+        first = torch.from_numpy(start).to(device)
         best = Descent(first, problem.value(first), 0, torch.zeros(len(texts), device=device))
-        signal = torch.zeros(len(texts), device=device)
-        for restart in range(self.attack.restarts):
-            if restart and self._solved(problem, best):
-                break
-            start = _start(
-                first, width, [(i, len(mine)) for i, mine in zip(texts, rows, strict=True)], restart, self.ctx
-            )
-            found = descend(problem, start.to(device), self.attack.schedule)
-            best = _better(best, found, problem.text)
-            signal = torch.maximum(signal, found.signal)
-        tokens = self._tokens(best.choice.cpu().numpy(), candidates)
+        # Through layers that mix words a step is dear: texts that are already explained take none.
+        solved = _solved(problem, best).cpu().numpy() & self.forward.mixes
+        if solved.any():
+            return self._unsolved(texts, rows, candidates, start, solved)
+        best, signal = self._descended(problem, best, [(i, len(mine)) for i, mine in zip(texts, rows, strict=True)])
+        tokens = _tokens(best.choice.cpu().numpy(), candidates)
         dead = ((signal <= _NO_SIGNAL) & (best.value > _SOLVED)).cpu().numpy()
         return np.where(dead[text], NO_ANSWER, tokens)
+
+    def _unsolved(
+        self, texts: list[int], rows: list[Ints], candidates: Ints, start: Ints, solved: NDArray[np.bool_]
+    ) -> Ints:
+        """The first reading of texts that are ``solved``; the others descend as a batch of their own."""
+        read = _tokens(start, candidates)
+        open_rows = np.repeat(~solved, [len(mine) for mine in rows])
+        left = [i for i in range(len(texts)) if not solved[i] and len(rows[i])]
+        if left:
+            mine = candidates[open_rows] if candidates.ndim == 2 else candidates
+            read[open_rows] = self._batch([texts[i] for i in left], [rows[i] for i in left], mine, start[open_rows])
+        return read
+
+    def _descended(self, problem: Problem, first: Descent, texts: list[tuple[int, int]]) -> tuple[Descent, Tensor]:
+        """The best end of all restarts, and the strongest signal of each text; ``texts`` are (number, rows)."""
+        best, signal = first, first.signal
+        for restart in range(self.attack.restarts):
+            if restart and bool(_solved(problem, best).all()):
+                break
+            start = _start(first.choice, problem.log_prior.shape[-1], texts, restart, self.ctx)
+            found = descend(problem, start.to(self.ctx.device), self.attack.schedule)
+            best = _better(best, found, problem.text)
+            signal = torch.maximum(signal, found.signal)
+        return best, signal
 
     def _as_published(self, problem: Problem, candidates: Ints) -> Ints:
         n, width = len(problem.text), problem.log_prior.shape[-1]
         bound = (6 / (n + width)) ** 0.5  # Glorot and Bengio 2010
         start = bound * (2 * torch.rand(n, width, generator=self.ctx.generator("published", n)) - 1)
         found = descend(problem, start.to(problem.seen.device), self.attack.schedule)
-        return self._tokens(found.choice.cpu().numpy(), candidates)
+        return _tokens(found.choice.cpu().numpy(), candidates)
 
-    @staticmethod
-    def _solved(problem: Problem, best: Descent) -> bool:
-        """Without noise a text that explains its rows to the last digit is the text; no other start can do better."""
-        return problem.noise == 0 and bool((best.value <= _SOLVED).all())
-
-    def _candidates(self, sample: Sample) -> Ints:
-        """The shortlist of each row, (N, k), or the whole vocabulary, (V,)."""
+    def _candidates(self) -> tuple[Ints, Ints]:
+        """The shortlist of each asked row (N, k), or the whole vocabulary (V,); and where in it each row's own reading
+        stands, (N,)."""
         k = 0 if self.attack.protocol == "published" else self.attack.shortlist
-        if k == 0 or k >= len(self.own.allowed):
-            return self.own.allowed
-        found = self.reader.best(sample, k)
-        # A row with fewer candidates repeats its best one; a row without any gets the first of the vocabulary.
-        best = np.where(found[:, :1] >= 0, found[:, :1], self.own.allowed[0])
-        return np.where(found >= 0, found, best)
+        allowed = self.own.allowed
+        if k and k < len(allowed):
+            found = self.reader.best(self.asked, k)
+            # A row with fewer candidates repeats its best one; a row without any gets the first of the vocabulary.
+            best = np.where(found[:, :1] >= 0, found[:, :1], allowed[0])
+            return np.where(found >= 0, found, best), np.zeros(len(found), dtype=np.int64)
+        read = self.reader.read(self.asked)
+        return allowed, np.searchsorted(allowed, np.maximum(read, allowed[0]))
 
-    def _first(self, sample: Sample, candidates: Ints, width: int) -> Tensor:
-        """Where the reading of each row alone stands among its candidates."""
-        if candidates.ndim == 2:
-            return torch.zeros(len(sample), dtype=torch.long, device=self.ctx.device)
-        place = np.full(int(candidates.max()) + 1, 0)
-        place[candidates] = np.arange(width)
-        read = self.reader.read(sample)
-        return torch.from_numpy(place[np.maximum(read, 0)]).to(self.ctx.device)
 
-    @staticmethod
-    def _tokens(choice: Ints, candidates: Ints) -> Ints:
-        return candidates[choice] if candidates.ndim == 1 else candidates[np.arange(len(choice)), choice]
+def _tokens(choice: Ints, candidates: Ints) -> Ints:
+    found: Ints = candidates[choice] if candidates.ndim == 1 else candidates[np.arange(len(choice)), choice]
+    return found
+
+
+def _solved(problem: Problem, best: Descent) -> Tensor:
+    """Without noise a text that explains its rows to the last digit is the text; no other start can do better."""
+    return (best.value <= _SOLVED) & (problem.noise == 0)
 
 
 def _answerable(sample: Sample, at: Ints) -> np.ndarray:

@@ -30,7 +30,8 @@ from dpeval_attacks.inversion.search import NO_ANSWER
 _TRIED_TEXTS = 12
 _SAME = 1e-3
 """Relative difference from the rows of real texts up to which a token's row is taken to depend on nothing else."""
-_BLOCK_BYTES = 1 << 26
+_BLOCK_BYTES = 1 << 22
+"""What a processor's cache holds; larger blocks take several times as long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,12 @@ class TokenRows:
         clear = public_sample(checkpoint, texts.take(few), [tokens[i] for i in few], tap, width=width, device=device)
         if clear is None:
             return None
-        found = cls(checkpoint.build(2, seed=0).to(device), tap, checkpoint.max_length, width)
+        return cls.through(checkpoint.build(2, seed=0).to(device), tap, clear, positions=checkpoint.max_length)
+
+    @classmethod
+    def through(cls, classifier: TextClassifier, tap: str, clear: Sample, *, positions: int) -> TokenRows | None:
+        """``None`` where the ``clear`` rows of whole texts are not those of their tokens alone."""
+        found = cls(classifier, tap, positions, clear.rows.shape[1])
         alone = found.at(clear.tokens, clear.positions)
         scale = float(np.abs(clear.rows).max()) or 1.0
         return found if float(np.abs(alone - clear.rows).max()) <= _SAME * scale else None

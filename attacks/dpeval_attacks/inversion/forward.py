@@ -27,6 +27,9 @@ from dpeval_attacks.inversion.reader import Reader
 from dpeval_attacks.inversion.relaxation import Problem
 
 
+_RANK = 1e-12
+
+
 @dataclass(frozen=True, eq=False)
 class Placed:
     """The rows to be read, in N, of B texts: the text of each, and where each text's own rows begin and how many."""
@@ -61,6 +64,11 @@ class Placed:
 class Forward(Protocol):
     """A way from words to released rows."""
 
+    @property
+    def mixes(self) -> bool:
+        """Whether a row depends on other words too, so that each step runs whole layers."""
+        ...
+
     def problem(self, placed: Placed, candidates: Ints) -> Problem:
         """The search for the tokens of ``placed`` among ``candidates``, (N, k) for each row or (k,) for all."""
         ...
@@ -81,21 +89,30 @@ class LayersForward:
     def of(cls, prefix: Prefix, own: OwnTexts, noise: float, pad_id: int) -> LayersForward:
         """The edges are those of the first own text; what the layers leave unexplained counts as noise."""
         some = own.tokens[0]
-        left = prefix.spread if prefix.spread > 1e-3 * _power(own) else 0.0
         return cls(
             prefix=prefix,
-            noise=max(noise, left),
+            noise=max(noise, prefix.left),
             log_prior=log_frequencies(own.study.inner_tokens, len(own.table)),
             leading=tuple(some[: own.study.leading]),
             trailing=tuple(some[len(some) - own.study.trailing :]),
             pad_id=pad_id,
         )
 
-    def problem(self, placed: Placed, candidates: Ints) -> Problem:
-        """Word embeddings are mixed; the whole text, edges included, goes through the layers."""
+    @property
+    def mixes(self) -> bool:
+        """Layers are run, whether or not they mix words."""
+        return True
+
+    def template(self, placed: Placed) -> tuple[Tensor, Tensor]:
+        """Ids (B, L) and mask of the texts: known edges, and a filler in each place that is asked."""
         filler = self.pad_id if not self.leading else self.leading[0]
         texts = [[*self.leading, *[filler] * count, *self.trailing] for _, count in placed.places]
-        ids, mask = (x.to(placed.device) for x in padded(texts, self.pad_id))
+        ids, mask = padded(texts, self.pad_id)
+        return ids.to(placed.device), mask.to(placed.device)
+
+    def problem(self, placed: Placed, candidates: Ints) -> Problem:
+        """Word embeddings are mixed; the whole text, edges included, goes through the layers."""
+        ids, mask = self.template(placed)
         # Rows that cannot be read are taken for the filler; they are not compared, but their neighbours see them.
         template = self.prefix.embed(ids).detach()
         where = (placed.texts, placed.rows)
@@ -125,14 +142,16 @@ class MapForward:
 
     reader: Reader
     log_prior: Floats
-    unexplained: float
-    """Root mean square of what the picture leaves unexplained of released own rows, per entry."""
 
     @classmethod
     def of(cls, reader: Reader, own: OwnTexts) -> MapForward:
         """The picture of ``reader`` with its whitening."""
-        prior = log_frequencies(own.study.inner_tokens, len(own.table))
-        return cls(reader, prior, reader.picture.unexplained(own.study.sample))
+        return cls(reader, log_frequencies(own.study.inner_tokens, len(own.table)))
+
+    @property
+    def mixes(self) -> bool:
+        """Each row is read for itself."""
+        return False
 
     def problem(self, placed: Placed, candidates: Ints) -> Problem:
         """The whitened expected rows of the candidates are mixed, each row for itself."""
@@ -140,6 +159,8 @@ class MapForward:
         seen = torch.from_numpy(self.reader.queries(placed.sample).astype(np.float32)).to(placed.device)
         vectors = torch.from_numpy(self.reader.space.of_ids(candidates)).to(placed.device)
         prior = torch.from_numpy(self.log_prior[candidates].astype(np.float32)).to(placed.device)
+        if vectors.ndim == 3 and vectors.shape[1] < vectors.shape[2]:
+            seen, vectors = in_their_span(seen, vectors)
         return Problem(
             seen=placed.at(seen),
             weight=placed.at(gains.square())[:, :, 0],
@@ -151,5 +172,18 @@ class MapForward:
         )
 
 
-def _power(own: OwnTexts) -> float:
-    return float(np.sqrt(np.mean(np.square(own.study.sample.rows, dtype=np.float64))))
+def in_their_span(seen: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (N, d) and their k < d candidates (N, k, d) in k + 1 coordinates, all distances among them kept.
+
+    A mixture of the candidates never leaves their span; one more coordinate holds what of the row lies outside it.
+    """
+    wide, row = vectors.double(), seen.double()
+    sizes, axes = torch.linalg.eigh(torch.bmm(wide, wide.transpose(1, 2)))
+    # Candidates that say the same span less; what is left of such a direction is rounding.
+    real = sizes > _RANK * sizes[:, -1:]
+    lengths = torch.where(real, sizes, 0).sqrt()
+    inverse = torch.where(real, 1 / lengths.clamp(min=torch.finfo(row.dtype).tiny), 0)
+    along = inverse * torch.bmm(torch.bmm(wide, row.unsqueeze(2)).transpose(1, 2), axes).squeeze(1)
+    outside = (row.square().sum(dim=1) - along.square().sum(dim=1)).clamp(min=0).sqrt()
+    rows = torch.cat([along, outside.unsqueeze(1)], dim=1)
+    return rows.to(seen.dtype), torch.nn.functional.pad(axes * lengths.unsqueeze(1), (0, 1)).to(vectors.dtype)

@@ -29,10 +29,11 @@ from dpeval_attacks.inversion.forward import Forward, LayersForward, MapForward
 from dpeval_attacks.inversion.nearest import NearestInversion
 from dpeval_attacks.inversion.own import OwnTexts, answers_of, asked_rows, noise_scale, release_own
 from dpeval_attacks.inversion.pooled import invert_pooled
-from dpeval_attacks.inversion.prefix import depth_of, fit_prefix
+from dpeval_attacks.inversion.prefix import Prefix, depth_of, fit_prefix
 from dpeval_attacks.inversion.published import CAVEAT_GRADIENT
 from dpeval_attacks.inversion.reader import Reader, ReadsRows
 from dpeval_attacks.inversion.relaxation import Schedule
+from dpeval_attacks.inversion.rowwise import RowwiseForward, RowwiseReader
 
 Through = Literal["auto", "layers", "map"]
 PUBLISHED_STEPS = 2000
@@ -64,7 +65,7 @@ class GradientInversion(InversionAttack):
     source: ClassVar[str] = (
         "Song and Raghunathan 2020 (arXiv:2004.00053), sec. 3; Du et al. 2023 (arXiv:2309.06746), 6.3"
     )
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     reads_pooled: ClassVar[bool] = True
 
     through: Through = "auto"
@@ -121,8 +122,7 @@ class GradientInversion(InversionAttack):
             )
         own = release_own(view, knowledge, ctx, queries=self.queries, most=self.max_auxiliary, who=type(self).__name__)
         asked, places = asked_rows(rows, own.study)
-        reader = _reader(self, own, view, knowledge, ctx)
-        forward = self._forward(own, reader, view, knowledge, ctx)
+        forward, reader = self._ways(own, view, knowledge, ctx)
         read = Search(self, own, forward, reader, asked, places, ctx).read()
         return Recovered(tuple(targets), answers_of(read, places, rows, own.special_ids))
 
@@ -133,36 +133,44 @@ class GradientInversion(InversionAttack):
             return Schedule(PUBLISHED_STEPS, 1e-4, hot=0.05, cold=0.05, tolerance=0.0)
         return Schedule(self.steps, self.learning_rate, hot=1.0, cold=self.temperature, tolerance=self.tolerance)
 
-    def _forward(
-        self, own: OwnTexts, reader: ReadsRows, view: EmbeddingView, knowledge: Knowledge, ctx: Context
-    ) -> Forward:
-        """The public layers where the tap is shallow and they explain the release at least as well; else the map."""
-        learnt = MapForward.of(_as_picture(reader), own)
-        if self.through == "map" or not self._may_use_layers(knowledge.checkpoint, view.tap):
-            return learnt
-        prefix = fit_prefix(knowledge.checkpoint, view.tap, own, ctx.device)
+    def _ways(
+        self, own: OwnTexts, view: EmbeddingView, knowledge: Knowledge, ctx: Context
+    ) -> tuple[Forward, ReadsRows]:
+        """What is descended, and who names candidates: the public layers where the tap is shallow and they explain the
+        release at least as well as the learnt map; else the map. Where they explain it without anything learnt, nothing
+        is learnt."""
+        checkpoint = knowledge.checkpoint
+        prefix = self._prefix(own, view.tap, checkpoint, ctx)
+        noise = 0.0 if prefix is None else noise_scale(view, own.texts, knowledge.claim, self.queries)
+        if prefix is not None and prefix.explains(noise):
+            options = {"pad_id": checkpoint.pad_id, "positions": checkpoint.max_length}
+            rowwise = RowwiseReader.of(prefix, own, noise=max(noise, prefix.left), **options)
+            if rowwise is not None:
+                return RowwiseForward(LayersForward.of(prefix, own, noise, checkpoint.pad_id)), rowwise
+        reader = _reader(self, own, view, knowledge, ctx)
         if prefix is None:
-            return learnt
-        if self.through == "auto" and prefix.spread > learnt.unexplained:
-            return learnt
-        noise = noise_scale(view, own.texts, knowledge.claim, self.queries)
-        return LayersForward.of(prefix, own, noise, knowledge.checkpoint.pad_id)
+            return MapForward.of(reader, own), reader
+        if self.through == "auto" and prefix.spread > reader.picture.unexplained(own.study.sample):
+            return MapForward.of(reader, own), reader
+        return LayersForward.of(prefix, own, noise, checkpoint.pad_id), reader
 
-    def _may_use_layers(self, checkpoint: Checkpoint, tap: str) -> bool:
-        if self.through == "layers":
-            return True
-        depth = None if checkpoint.lacks(tap) is not None else depth_of(checkpoint, tap)
-        return depth is not None and depth <= self.deepest
+    def _prefix(self, own: OwnTexts, tap: str, checkpoint: Checkpoint, ctx: Context) -> Prefix | None:
+        """The public layers up to the tap, where they may be used."""
+        if self.through == "map" or checkpoint.lacks(tap) is not None:
+            return None
+        classifier = checkpoint.build(2, seed=0).to(ctx.device)
+        if self.through == "auto":
+            depth = depth_of(classifier, tap)
+            if depth is None or depth > self.deepest:
+                return None
+        return fit_prefix(classifier, tap, own, checkpoint.pad_id)
 
 
 def _reader(
     attack: GradientInversion, own: OwnTexts, view: EmbeddingView, knowledge: Knowledge, ctx: Context
-) -> ReadsRows:
+) -> Reader:
     nearest = NearestInversion(queries=attack.queries, max_auxiliary=attack.max_auxiliary)
-    return nearest.reader(own, view, knowledge, ctx)
-
-
-def _as_picture(reader: ReadsRows) -> Reader:
+    reader = nearest.reader(own, view, knowledge, ctx)
     if not isinstance(reader, Reader):
         raise TypeError(f"expected a reader with a picture, got {type(reader).__name__}")
     return reader

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 
-from dpeval.types import Floats, Ints
+from dpeval.types import Floats, Ints, Rows
 
 SHRINKAGE = 0.1
 """Share of the noise covariance replaced by its isotropic part; results are flat between 0.02 and 0.3."""
@@ -61,9 +62,23 @@ class Sample:
 class Picture:
     """Where each token's row is expected at gain one: ``means[token] + offset(position)``, both of width d."""
 
-    means: Floats
+    words: Rows
+    """The standardised word embedding of each vocabulary entry, (V, e), float32."""
+    matrix: Floats
+    """From word embeddings to rows, (e, d)."""
     offsets: Floats
     """One row per known position; the last row serves all further positions."""
+
+    @cached_property
+    def means(self) -> Rows:
+        """The part that depends on the token alone, of each vocabulary entry, (V, d)."""
+        return of_vocabulary(self.words, self.matrix)
+
+    def means_of(self, tokens: Ints) -> Floats:
+        """That part for each of ``tokens``, (n, d); computed once for each distinct one."""
+        kinds, at = np.unique(tokens, return_inverse=True)
+        found: Floats = (self.words[kinds].astype(np.float64) @ self.matrix)[at]
+        return found
 
     def offset(self, positions: Ints) -> Floats:
         """The part that depends on the position alone, shape ``(n, d)``."""
@@ -71,7 +86,7 @@ class Picture:
 
     def expected(self, sample: Sample) -> Floats:
         """The row expected for each token of ``sample``, shape ``(n, d)``."""
-        return sample.gains[:, None] * (self.means[sample.tokens] + self.offset(sample.positions))
+        return sample.gains[:, None] * (self.means_of(sample.tokens) + self.offset(sample.positions))
 
     def unexplained(self, sample: Sample) -> float:
         """Root mean square of what the picture, scaled to ``sample``, leaves unexplained of it, per entry."""
@@ -88,7 +103,7 @@ class Picture:
             along += float(np.sum(expected * part.rows))
             across += float(np.sum(expected * expected))
         factor = along / across if across > 0 else 1.0
-        return replace(self, means=self.means * factor, offsets=self.offsets * factor)
+        return replace(self, matrix=self.matrix * factor, offsets=self.offsets * factor)
 
 
 def fit_picture(sample: Sample, table: NDArray[np.floating], *, ridge: float) -> Picture:
@@ -108,12 +123,12 @@ def fit_picture(sample: Sample, table: NDArray[np.floating], *, ridge: float) ->
     penalty[:width] = max(ridge, _LEAST_RIDGE) * float(weights.sum())
     gram[np.diag_indices_from(gram)] += penalty
     solved = linalg.solve(gram, moments, assume_a="pos")
-    return Picture(means=of_vocabulary(words, solved[:width]), offsets=np.vstack([centre + solved[width:], centre]))
+    return Picture(words.astype(np.float32), solved[:width], np.vstack([centre + solved[width:], centre]))
 
 
-def of_vocabulary(words: NDArray[np.floating], matrix: Floats) -> Floats:
+def of_vocabulary(words: Rows, matrix: Floats) -> Rows:
     """``words @ matrix`` for a row per vocabulary entry: in single precision, for it is most of an attack's time."""
-    product: Floats = (words.astype(np.float32) @ matrix.astype(np.float32)).astype(np.float64)
+    product: Rows = words @ matrix.astype(np.float32)
     return product
 
 
@@ -162,10 +177,12 @@ def log_frequencies(tokens: Ints, vocabulary: int) -> Floats:
     return shares
 
 
-def _standardised(table: NDArray[np.floating], tokens: Ints) -> Floats:
-    used = table[tokens].astype(np.float64)
-    spread = float(used.std()) or 1.0
-    standardised: Floats = (table - used.mean(axis=0)) / spread
+def _standardised(table: NDArray[np.floating], tokens: Ints) -> NDArray[np.floating]:
+    kinds, counts = np.unique(tokens, return_counts=True)
+    used, shares = table[kinds].astype(np.float64), counts / counts.sum()
+    level = shares @ used
+    spread = float(np.sqrt((shares @ np.square(used - level.mean())).mean())) or 1.0
+    standardised: NDArray[np.floating] = (table - level.astype(table.dtype)) / table.dtype.type(spread)
     return standardised
 
 
@@ -177,14 +194,31 @@ def _weighted_mean(sample: Sample) -> Floats:
     return mean
 
 
-def _normal_equations(sample: Sample, words: Floats, known: int, centre: Floats) -> tuple[Floats, Floats]:
-    size = words.shape[1] + known
-    gram, moments = np.zeros((size, size)), np.zeros((size, sample.rows.shape[1]))
+def _normal_equations(sample: Sample, words: NDArray[np.floating], known: int, centre: Floats) -> tuple[Floats, Floats]:
+    """Sums over rows become sums over distinct tokens, of which there are far fewer."""
+    kinds, which = np.unique(sample.tokens, return_inverse=True)
+    used, width = words[kinds].astype(np.float64), words.shape[1]
+    weights = np.square(sample.gains)
+    met = np.bincount(which * known + sample.positions, weights, minlength=len(kinds) * known).reshape(-1, known)
+    gram = np.zeros((width + known, width + known))
+    gram[:width, :width] = used.T @ (met.sum(axis=1)[:, None] * used)
+    gram[:width, width:] = used.T @ met
+    gram[width:, :width] = gram[:width, width:].T
+    gram[width:, width:] = np.diag(met.sum(axis=0))
+    by_token = _grouped(sample, which, len(kinds), centre)
+    by_position = _grouped(sample, sample.positions, known, centre)
+    return gram, np.vstack([used.T @ by_token, by_position])
+
+
+def _grouped(sample: Sample, groups: Ints, count: int, centre: Floats) -> Floats:
+    """The sum over each group of ``gain · (row - gain · centre)``, (count, d)."""
+    total, start = np.zeros((count, sample.rows.shape[1])), 0
     for part in sample.chunks():
-        features = np.hstack([words[part.tokens], np.eye(known)[part.positions]]) * part.gains[:, None]
-        gram += features.T @ features
-        moments += features.T @ (part.rows - part.gains[:, None] * centre)
-    return gram, moments
+        mine = groups[start : start + len(part)]
+        belongs = sparse.csr_array((part.gains, (mine, np.arange(len(part)))), shape=(count, len(part)))
+        total += belongs @ (part.rows - part.gains[:, None] * centre)
+        start += len(part)
+    return total
 
 
 def _power(sample: Sample) -> float:

@@ -51,7 +51,7 @@ class OwnTexts:
         """The ids that compete: all but special ones. A special token met inside texts (unknown words, a separator)
         competes too, so that its rows are not misread; it is never an answer."""
         barred = self.special_ids - set(self.study.inner_tokens.tolist())
-        return np.array([v for v in range(len(self.table)) if v not in barred], dtype=np.int64)
+        return np.setdiff1d(np.arange(len(self.table)), np.array(sorted(barred), dtype=np.int64), assume_unique=True)
 
     def tried_texts(self, ctx: Context) -> np.ndarray:
         """Which texts are held out, True or False for each."""

@@ -30,6 +30,9 @@ from dpeval_attacks.inversion.relaxation import Problem, Schedule
 
 _RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 _SHORTLIST = 512
+_ROWS_AT_ONCE = 64
+_HELD_OUT_MOST = 64
+"""Held-out texts beyond which the number of answers is settled."""
 _SHARES = (0.25, 0.5, 0.75, 1.0, 1.5)
 """Of the mean number of words: how many are answered is chosen among these on held-out texts."""
 
@@ -38,8 +41,8 @@ _SHARES = (0.25, 0.5, 0.75, 1.0, 1.5)
 class BagMap:
     """``row ≈ words @ matrix + offset``, with the whitening of what is left."""
 
-    vectors: Floats
-    """Of each token, already mapped and whitened, (V, d)."""
+    vectors: Rows
+    """Of each token, already mapped and whitened, (V, d), float32."""
     offset: Floats
     whitening: Floats
     log_prior: Floats
@@ -80,7 +83,8 @@ def invert_pooled(
     allowed = np.array([v for v in range(len(table)) if v not in checkpoint.special_ids], dtype=np.int64)
     learnt = fit_bag_map(own[kept], [tokens[i] for i in kept], table)
     search = _BagSearch(learnt, allowed, schedule, batch, ctx.device)
-    share = search.best_share(own[held], [tokens[i] for i in held])
+    tried = held[:_HELD_OUT_MOST]
+    share = search.best_share(own[tried], [tokens[i] for i in tried])
     return search.bags(rows, share)
 
 
@@ -95,7 +99,8 @@ def fit_bag_map(rows: NDArray[np.floating], tokens: Sequence[Sequence[int]], tab
     solved = _ridge(words - mean, rows - offset)
     left = rows - offset - (words - mean) @ solved
     whitening = _whitening(left)
-    vectors = ((table - centre) / spread - mean) @ solved @ whitening
+    onto = solved @ whitening
+    vectors = table @ (onto / spread).astype(np.float32) - ((centre / spread + mean) @ onto).astype(np.float32)
     length = float(np.mean([len(t) for t in tokens]))
     return BagMap(vectors, offset, whitening, log_frequencies(used, len(table)), length)
 
@@ -134,7 +139,7 @@ class _BagSearch:
 
     def best_share(self, rows: Rows, tokens: Sequence[Sequence[int]]) -> float:
         """How many of the mean number of words to answer: what gives own held-out texts the best F1."""
-        weights = self._weights(rows)
+        weights = self._weights(rows, batch=_ROWS_AT_ONCE)
 
         def f1(share: float) -> float:
             right = said = asked = 0
@@ -154,25 +159,28 @@ class _BagSearch:
     def _count(self, share: float) -> int:
         return max(1, round(share * self.learnt.length))
 
-    def _weights(self, rows: Rows) -> list[tuple[Floats, Ints]]:
+    def _weights(self, rows: Rows, batch: int | None = None) -> list[tuple[Floats, Ints]]:
+        """Weights and the candidates they belong to, heaviest first or not, of each row."""
+        queries, top, size = self.learnt.queries(rows), self._shortlists(rows), batch or self.batch
         found: list[tuple[Floats, Ints]] = []
-        for start in range(0, len(rows), self.batch):
-            found.extend(self._descended(rows[start : start + self.batch]))
+        for start in range(0, len(rows), size):
+            ids = top[start : start + size]
+            mass = self._descend(queries[start : start + size], self.learnt.vectors[ids], self.learnt.log_prior[ids])
+            found.extend(zip(mass, ids, strict=True))
         return found
 
-    def _descended(self, rows: Rows) -> list[tuple[Floats, Ints]]:
-        queries = self.learnt.queries(rows)
-        vectors = self.learnt.vectors[self.allowed]
-        # A token's own log-likelihood ratio when it is one word of a text of average length.
-        size = 1 / max(1.0, self.learnt.length)
-        ratio = size * queries @ vectors.T - 0.5 * size**2 * np.sum(vectors**2, axis=1)
-        scores = ratio + self.learnt.log_prior[self.allowed]
+    def _shortlists(self, rows: Rows) -> Ints:
+        """The tokens that explain each row best as one word of a text of average length, (n, few)."""
+        size, vectors = 1 / max(1.0, self.learnt.length), self.learnt.vectors
         few = min(_SHORTLIST, len(self.allowed))
-        top = np.argpartition(-scores, few - 1, axis=1)[:, :few]
-        mass = self._descend(queries, vectors[top], self.learnt.log_prior[self.allowed][top])
-        return [(m, self.allowed[ids]) for m, ids in zip(mass, top, strict=True)]
+        own = (self.learnt.log_prior - 0.5 * size**2 * np.einsum("vd,vd->v", vectors, vectors))[self.allowed]
+        queries, found = (size * self.learnt.queries(rows)).astype(np.float32), []
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            scores = (queries[start : start + _ROWS_AT_ONCE] @ vectors.T)[:, self.allowed] + own.astype(np.float32)
+            found.append(np.argpartition(-scores, few - 1, axis=1)[:, :few])
+        return self.allowed[np.concatenate(found)] if found else np.zeros((0, few), dtype=np.int64)
 
-    def _descend(self, queries: Floats, vectors: Floats, log_prior: Floats) -> Floats:
+    def _descend(self, queries: Floats, vectors: Rows, log_prior: Floats) -> Floats:
         """Weights over each row's candidates: ``softmax(z)`` is its bag, one row a text."""
         seen, mixed, prior = (
             torch.from_numpy(x.astype(np.float32)).to(self.device) for x in (queries, vectors, log_prior)

@@ -3,7 +3,7 @@
 A release may also scale: to a fixed Frobenius norm, as DP-Forward does, or by one factor. What it does the adversary
 finds out on texts of its own. With a public checkpoint and own texts at hand::
 
-    prefix = fit_prefix(checkpoint, "encoder.0.add_norm_2", own, device)
+    prefix = fit_prefix(classifier, "encoder.0.add_norm_2", own, checkpoint.pad_id)
     rows = prefix.rows(word_embeddings, ids, mask)
 """
 
@@ -18,15 +18,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpeval.models.checkpoint import Checkpoint
 from dpeval.models.classifier import TextClassifier
 from dpeval.models.layout import Layout
 from dpeval.models.taps import capture
+from dpeval.types import Floats
 from dpeval_attacks.inversion.own import OwnTexts
 
 _FIT_TEXTS = 64
 _EXACT = 1e-3
-"""A factor this close to one is one."""
+"""A factor this close to one is one; what is left of this share of a row is rounding."""
+_AS_NOISE = 1.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,8 @@ class Prefix:
     """The factor, or the Frobenius norm that every text is scaled to."""
     spread: float = 0.0
     """Root mean square of what the scaled public rows leave unexplained of released ones, per entry."""
+    strength: float = 0.0
+    """Root mean square of released rows, per entry."""
 
     def rows(self, words: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
         """The clear rows (B, L, d) that would be released for word embeddings ``words`` (B, L, e).
@@ -60,29 +63,35 @@ class Prefix:
         with _words_given(self.classifier.encoder, words):
             return capture(self.classifier, batch, self.tap)
 
+    @property
+    def left(self) -> float:
+        """What these layers leave unexplained of released rows, per entry; 0 where it is rounding."""
+        return self.spread if self.spread > _EXACT * self.strength else 0.0
+
+    def explains(self, noise: float) -> bool:
+        """Whether noise of this scale is all that they leave unexplained."""
+        return self.left <= _AS_NOISE * noise
+
     def embed(self, ids: Tensor) -> Tensor:
         """The public word embeddings of ``ids``."""
         found: Tensor = _table(self.classifier.encoder)(ids)
         return found
 
 
-def depth_of(checkpoint: Checkpoint, tap: str) -> int | None:
+def depth_of(classifier: TextClassifier, tap: str) -> int | None:
     """How many whole or partial layers lie before ``tap``; ``None`` where the model does not tell."""
-    layer = Layout.of(checkpoint.build(2, seed=0).encoder).point(tap).layer
+    layer = Layout.of(classifier.encoder).point(tap).layer
     return None if layer is None else layer + 1
 
 
-def fit_prefix(checkpoint: Checkpoint, tap: str, own: OwnTexts, device: torch.device) -> Prefix | None:
+def fit_prefix(classifier: TextClassifier, tap: str, own: OwnTexts, pad_id: int) -> Prefix | None:
     """The public prefix with the scaling that explains the released own texts best.
 
-    ``None`` where the public model has no such tap, rows of another width there, or no row per token.
+    ``None`` where the public model gives rows of another width at this tap, or no row per token.
     """
-    if checkpoint.lacks(tap) is not None:
-        return None
-    classifier = checkpoint.build(2, seed=0).to(device).requires_grad_(False)
-    prefix = Prefix(classifier, tap)
-    pairs = list(_pairs(prefix, own, checkpoint.pad_id))
-    if not pairs or pairs[0][0].shape != pairs[0][1].shape:
+    prefix = Prefix(classifier.requires_grad_(False), tap)
+    pairs = public_pairs(prefix, own, pad_id)
+    if pairs is None:
         return None
     found = [_fitted(prefix, "factor", pairs), _fitted(prefix, "norm", pairs)]
     best = min(found, key=lambda one: one.spread)
@@ -91,39 +100,50 @@ def fit_prefix(checkpoint: Checkpoint, tap: str, own: OwnTexts, device: torch.de
     return best
 
 
-Pair = tuple[np.ndarray, np.ndarray]
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """One own text as the public layers give it and as it was released, (n, d) each, float64."""
+
+    number: int
+    clear: Floats
+    seen: Floats
 
 
-def _pairs(prefix: Prefix, own: OwnTexts, pad_id: int) -> Iterator[Pair]:
-    """(public rows, released rows) of some own texts, float64."""
+def public_pairs(prefix: Prefix, own: OwnTexts, pad_id: int) -> list[Pair] | None:
+    """Some own texts in the clear and as released; ``None`` where there is none, or shapes differ."""
     sample, texts = own.study.sample, own.study.texts
-    for number in range(min(_FIT_TEXTS, len(own.tokens))):
-        tokens, mine = own.tokens[number], texts == number
-        if int(mine.sum()) != len(tokens) or len(tokens) < 2:
-            continue
-        ids, mask = padded([tokens], pad_id)
-        device = prefix.classifier.device
-        with torch.no_grad():
-            clear = prefix.unscaled(None, ids.to(device), mask.to(device))[0, : len(tokens)]
-        yield clear.double().cpu().numpy(), sample.rows[mine].astype(np.float64)
+    whole = np.bincount(texts, minlength=len(own.tokens))
+    some = [i for i, ids in enumerate(own.tokens[:_FIT_TEXTS]) if len(ids) >= 2 and whole[i] == len(ids)]
+    if not some:
+        return None
+    ids, mask = (x.to(prefix.classifier.device) for x in padded([own.tokens[i] for i in some], pad_id))
+    with torch.no_grad():
+        clear = prefix.unscaled(None, ids, mask).double().cpu().numpy()
+    if clear.shape[1:] != (ids.shape[1], own.width):
+        return None
+    return [
+        Pair(i, rows[: len(own.tokens[i])], sample.rows[texts == i].astype(np.float64))
+        for i, rows in zip(some, clear, strict=True)
+    ]
 
 
 def _fitted(prefix: Prefix, kind: Literal["factor", "norm"], pairs: Sequence[Pair]) -> Prefix:
-    norms = [float(np.linalg.norm(clear)) or 1.0 if kind == "norm" else 1.0 for clear, _ in pairs]
-    along = sum(float(np.sum(clear * seen)) / norm for (clear, seen), norm in zip(pairs, norms, strict=True))
-    across = sum(float(np.sum(clear * clear)) / norm**2 for (clear, _), norm in zip(pairs, norms, strict=True))
+    norms = [float(np.linalg.norm(pair.clear)) or 1.0 if kind == "norm" else 1.0 for pair in pairs]
+    along = sum(float(np.sum(pair.clear * pair.seen)) / norm for pair, norm in zip(pairs, norms, strict=True))
+    across = sum(float(np.sum(pair.clear**2)) / norm**2 for pair, norm in zip(pairs, norms, strict=True))
     scale = along / across if across > 0 else 1.0
     return _spread(replace(prefix, kind=kind, scale=scale), pairs)
 
 
 def _spread(prefix: Prefix, pairs: Sequence[Pair]) -> Prefix:
-    total = entries = 0.0
-    for clear, seen in pairs:
-        norm = float(np.linalg.norm(clear)) or 1.0
+    total = power = entries = 0.0
+    for pair in pairs:
+        norm = float(np.linalg.norm(pair.clear)) or 1.0
         factor = prefix.scale / norm if prefix.kind == "norm" else prefix.scale
-        total += float(np.sum(np.square(seen - factor * clear)))
-        entries += seen.size
-    return replace(prefix, spread=float(np.sqrt(total / max(entries, 1.0))))
+        total += float(np.sum(np.square(pair.seen - factor * pair.clear)))
+        power += float(np.sum(np.square(pair.seen)))
+        entries += pair.seen.size
+    return replace(prefix, spread=float(np.sqrt(total / entries)), strength=float(np.sqrt(power / entries)))
 
 
 def padded(texts: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dpeval.types import Floats, Ints
+from dpeval.types import Floats, Ints, Rows
 from dpeval_attacks.inversion.observation import Picture, Sample, Whitening, fit_picture, of_vocabulary
 from dpeval_attacks.inversion.search import IndexKind, Metric, SearchSpace
 
@@ -66,7 +66,7 @@ class Reader:
         """
         picture = picture.scaled_to(sample)
         whitening = Whitening.of(picture, sample, noise=noise)
-        candidates = of_vocabulary(picture.means, whitening.matrix)
+        candidates = of_vocabulary(picture.words, picture.matrix @ whitening.matrix)
         kappa = 1.0
         if metric == "cosine" and log_prior is not None:
             kappa = _concentration(_queries(picture, whitening, sample), candidates[sample.tokens])
@@ -101,7 +101,7 @@ def _queries(picture: Picture, whitening: Whitening, sample: Sample) -> Floats:
     return queries
 
 
-def _concentration(queries: Floats, truth: Floats) -> float:
+def _concentration(queries: Floats, truth: Rows) -> float:
     """Von Mises-Fisher concentration of the queries' directions about their truth (Banerjee et al. 2005, eq. 4.4)."""
     norms = np.linalg.norm(queries, axis=1) * np.linalg.norm(truth, axis=1)
     cosines = np.sum(queries * truth, axis=1)[norms > 0] / norms[norms > 0]

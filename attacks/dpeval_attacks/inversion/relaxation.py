@@ -59,7 +59,7 @@ class Problem:
         """The mean candidate vectors under ``shares`` (N, k)."""
         if self.vectors.ndim == 2:
             return shares @ self.vectors
-        return torch.bmm(shares.unsqueeze(1), self.vectors).squeeze(1)
+        return torch.einsum("nk,nke->ne", shares, self.vectors)
 
     def chosen(self, choice: Tensor) -> Tensor:
         """The vectors of the candidates numbered ``choice`` (N,)."""

@@ -11,7 +11,7 @@ a right one of another length. Here a query without any signal, and every ``-1``
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -96,16 +96,31 @@ class SearchSpace:
     ) -> SearchSpace:
         """The rows ``allowed`` of ``table`` as candidates; ``log_prior`` has an entry for every row of ``table``."""
         ids = np.asarray(allowed, dtype=np.int64)
-        norms = np.linalg.norm(table[ids], axis=1)
+        chosen = table[ids]
+        norms = np.linalg.norm(chosen, axis=1)
         usable = np.isfinite(norms) & ((norms > 0) | (metric == "l2"))
-        ids, norms = ids[usable], norms[usable]
+        if not usable.all():
+            ids, norms, chosen = ids[usable], norms[usable], chosen[usable]
         width = table.shape[1]
         vectors = np.empty((len(ids), width + (2 if metric == "l2" else 1)), dtype=np.float32)
-        vectors[:, :width] = table[ids] / norms[:, None] if metric == "cosine" else table[ids]
+        vectors[:, :width] = chosen / norms[:, None] if metric == "cosine" else chosen
         if metric == "l2":
             vectors[:, width] = -np.square(norms) / 2
         vectors[:, -1] = 0.0 if log_prior is None else log_prior[ids]
         return cls(metric, ids, vectors, concentration, index)
+
+    @classmethod
+    def of_parts(cls, parts: Iterable[Rows], *, ids: Ints, width: int, log_prior: Floats) -> SearchSpace:
+        """Candidates by distance that come part by part, (n, width) each, in the order of ``ids``; all are finite."""
+        vectors = np.empty((len(ids), width + 2), dtype=np.float32)
+        start = 0
+        for part in parts:
+            into = vectors[start : start + len(part)]
+            into[:, :width] = part
+            into[:, width] = np.einsum("ij,ij->i", part, part) / -2
+            start += len(part)
+        vectors[:, -1] = log_prior[ids]
+        return cls("l2", ids, vectors, 1.0)
 
     @property
     def width(self) -> int:

@@ -87,7 +87,7 @@ def test_the_public_layers_reproduce_a_release_without_noise_to_the_last_digit(w
     """Alone and among others, clear or scaled to one norm: the objective at the true words is zero."""
     view = world.view(tap, sigma)
     own = release_own(view, world.knowledge, world.ctx, queries=1, most=40, who="test")
-    prefix = fit_prefix(world.checkpoint, tap, own, torch.device("cpu"))
+    prefix = fit_prefix(world.checkpoint.build(2, 0), tap, own, world.checkpoint.pad_id)
     forward = LayersForward.of(prefix, own, 0.0, world.checkpoint.pad_id)
     released, tokens = view.intercepted(), world.truth()
     rows = [released.rows(i) for i in range(texts)]
