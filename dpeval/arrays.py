@@ -48,7 +48,8 @@ def save_result(folder: Path, result: AttackResult, *, seconds: float) -> None:
     else:
         offsets = np.concatenate([[0], np.cumsum([len(t) for t in result.tokens])]).astype(np.int64)
         flat = np.array([token for row in result.tokens for token in row], dtype=np.int64)
-        save_arrays(folder, ids=ids, tokens=flat, offsets=offsets)
+        ranked = {} if not result.ranked else {"ranked": np.concatenate(result.ranked).astype(np.int64)}
+        save_arrays(folder, ids=ids, tokens=flat, offsets=offsets, **ranked)
     (folder / ABOUT).write_text(json.dumps({"seconds": seconds}), encoding="utf-8")
 
 
@@ -62,7 +63,8 @@ def load_result(folder: Path) -> AttackResult:
         return Inferred(ids, arrays["inferred"])
     bounds = arrays["offsets"]
     rows = [tuple(int(t) for t in arrays["tokens"][a:b]) for a, b in itertools.pairwise(bounds)]
-    return Recovered(ids, tuple(rows))
+    ranked = tuple(np.split(arrays["ranked"], bounds[1:-1])) if "ranked" in arrays else None
+    return Recovered(ids, tuple(rows), ranked)
 
 
 def load_seconds(folder: Path) -> float:

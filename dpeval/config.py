@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from dpeval.control_config import ControlConfig
 from dpeval.data.canaries import CanaryConfig
 from dpeval.data.config import DataConfig, SplitConfig
 from dpeval.errors import ConfigError, near_miss
@@ -35,7 +36,7 @@ from dpeval.plugin import Attack, Defense
 from dpeval.registry import Kind, Registry
 from dpeval.schema import Place, build, sweep
 
-TABLES = {"data", "split", "canaries", "model", "defense", "attack", "release", "report", "compute"}
+TABLES = {"data", "split", "canaries", "model", "defense", "attack", "release", "controls", "report", "compute"}
 TOP = {"name", "seeds", "plugins"} | TABLES
 
 
@@ -106,6 +107,7 @@ class Experiment:
     canaries: CanaryConfig | None = None
     """Texts to plant in the training data; none without a table ``[canaries]``."""
     release: ReleaseConfig = field(default_factory=ReleaseConfig)
+    controls: ControlConfig = field(default_factory=ControlConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
     compute: ComputeConfig = field(default_factory=ComputeConfig)
     plugin_files: tuple[Path, ...] = ()
@@ -138,6 +140,7 @@ def read_matrix(path: Path, plugins: tuple[Path, ...] = (), limit: int | None = 
         split=_one(SplitConfig, document, "split", place),
         canaries=_one(CanaryConfig, document, "canaries", place) if "canaries" in document else None,
         release=_one(ReleaseConfig, document, "release", place),
+        controls=_one(ControlConfig, document, "controls", place),
         report=_one(ReportConfig, document, "report", place),
         compute=_one(ComputeConfig, document, "compute", place),
         plugin_files=files,

@@ -82,7 +82,7 @@ def plan(experiment: Experiment, materials: Materials) -> Plan:
                 jobs.extend(with_shadows(trained, law, most))
         if isinstance(dataset, Dataset) and isinstance(checkpoint, Checkpoint):
             here = [c for c in cells if (c.data, c.model) == (data, model) and c.problem is None]
-            jobs.extend(_controls(experiment, data, model, splits[experiment.seeds[0]], dataset, here))
+            jobs.extend(_controls(experiment, data, model, splits, dataset, here))
     shadows = dict.fromkeys(shadow for job in jobs for shadow in job.shadows)
     return Plan(tuple(cells), tuple(jobs), tuple(problems), tuple(shadows))
 
@@ -231,28 +231,32 @@ def _with_attribute(records: Records) -> Records:
 
 
 def _controls(
-    experiment: Experiment, data: int, model: int, parts: Split, dataset: Dataset, cells: list[Cell]
+    experiment: Experiment, data: int, model: int, splits: dict[int, Split], dataset: Dataset, cells: list[Cell]
 ) -> Iterator[Job]:
-    """The control jobs of one data set and model, on its first seed."""
-    seed = experiment.seeds[0]
-    on_predictions = {c.attack.label: c.attack for c in cells if c.tap is None}
+    """The control jobs of one data set and model: all of them on the first seeds, those that cost little on every."""
+    on_predictions = tuple(dict.fromkeys(c.attack for c in cells if c.tap is None))
     at_taps = dict.fromkeys((c.attack, c.tap) for c in cells if c.tap is not None)
-    positive = tuple(Trial(a, None, "positive") for a in on_predictions.values())
-    negative = tuple(Trial(a, None, "negative") for a in on_predictions.values())
+    positive = tuple(Trial(a, None, "positive") for a in on_predictions)
+    negative = tuple(Trial(a, None, "negative") for a in on_predictions)
     clear = tuple(Trial(a, tap, role) for a, tap in at_taps for role in ("positive", "negative"))
-    few = Split(
+    cheap = tuple(t for t in negative if not as_attack(t.attack).shadows and experiment.limit is None)
+    whole = experiment.controls.first(experiment.seeds)
+    for seed in experiment.seeds:
+        parts = splits[seed]
+        roles = [
+            (OVERFIT, few_of(parts, seed), positive if seed in whole else ()),
+            (UNTRAINED, parts, negative + clear if seed in whole else cheap),
+        ]
+        for control, held, trials in roles:
+            if trials:
+                job = _job(experiment, control, data, model, seed, held, dataset, trials, control=True)
+                yield from with_shadows([job], halves_of(held), CONTROL_SHADOWS)
+
+
+def few_of(parts: Split, seed: int) -> Split:
+    """What the over-fitted model is trained and attacked on: few enough to memorise in little time."""
+    return dataclasses.replace(
+        parts,
         members=_some(parts.members, CONTROL_MEMBERS, seed),
         nonmembers=_some(parts.nonmembers, CONTROL_MEMBERS, seed),
-        auxiliary=parts.auxiliary,
-        test=parts.test,
-        independent_coins=parts.independent_coins,
-        planted=parts.planted,
-        withheld=parts.withheld,
     )
-    jobs = []
-    if positive:
-        jobs.append(_job(experiment, OVERFIT, data, model, seed, few, dataset, positive, control=True))
-    if negative or clear:
-        jobs.append(_job(experiment, UNTRAINED, data, model, seed, parts, dataset, negative + clear, control=True))
-    for job in jobs:
-        yield from with_shadows([job], halves_of(job.split), CONTROL_SHADOWS)

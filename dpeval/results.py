@@ -216,6 +216,8 @@ class ControlResult:
     null: float | None
     validated: bool
     reason: str
+    models: tuple[int, int] = (1, 1)
+    """On how many models, one for each seed, either control was tried; the value is that of the one that did worst."""
 
 
 @dataclass(frozen=True, kw_only=True)

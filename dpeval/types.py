@@ -279,10 +279,18 @@ class Recovered:
 
     ids: tuple[str, ...]
     tokens: tuple[tuple[int, ...], ...]
+    ranked: tuple[Ints, ...] | None = None
+    """The best tokens of each released row of each record, best first, (rows, k), ``-1`` for none; every record has the
+    same k. ``None`` where an attack gives one answer for a row, or answers bags."""
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.tokens):
             raise ValueError(f"Recovered: {len(self.ids)} ids but {len(self.tokens)} answers")
+        if self.ranked is None:
+            return
+        rows, shapes = [len(row) for row in self.tokens], [table.shape for table in self.ranked]
+        if [shape[0] for shape in shapes] != rows or len({shape[1:] for shape in shapes}) > 1:
+            raise ValueError(f"Recovered: expected ranked tables (rows, k) for {rows[:5]} rows, got {shapes[:5]}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,13 +59,14 @@ def _cpu() -> str:
 def markdown(results: Results, command: str) -> str:
     """The report as text."""
     parts = [HEAD.format(command=command, machine=", ".join(f"{k} {v}" for k, v in results["machine"].items()))]
-    for shape, rows in results["shapes"].items():
-        parts.append(f"### {SHAPES[shape].title}\n\n{_ratios(shape, rows)}")
-    if results["batches"]:
-        parts += [
-            PROTOCOL.format(**results["protocol"]),
-            *(_search(n, results) for n in PAPER if n in results["batches"]),
-        ]
+    shapes = {shape: rows for shape, rows in results["shapes"].items() if rows}
+    parts += [SAME_BATCH] if shapes else []
+    parts += [f"### {SHAPES[shape].title}\n\n{_ratios(shape, rows)}" for shape, rows in shapes.items()]
+    searched = [name for name in PAPER if results["batches"].get(name)]
+    if searched:
+        parts += [PROTOCOL.format(**results["protocol"]), *(_search(name, results) for name in searched)]
+    if not shapes and not searched:
+        parts.append("Nothing was measured yet.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -105,9 +106,8 @@ def _search(name: str, results: Results) -> str:
 
 HEAD = """# What exact per-example clipping costs
 
-Made by `{command}`. {machine}.
-
-## The same batch, beside plain training
+Made by `{command}`. {machine}."""
+SAME_BATCH = """## The same batch, beside plain training
 
 Each method in a process of its own, one step each in turn, three warm-ups; ratios to the plain step of the same turn,
 median and quartiles. A private step is forward, clipping, noise and Adam. *Memory* is the peak of resident memory

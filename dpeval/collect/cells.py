@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from dpeval.collect.audit_sets import PUBLISHED, AuditSet, audit_set_of
 from dpeval.collect.controls import Controls
+from dpeval.collect.defenses import claims_of, weakest
 from dpeval.collect.gather import Gathered
 from dpeval.collect.measures import HEADLINES, CellMeasures, measure_cell, with_limit
+from dpeval.collect.queries import query_warnings
 from dpeval.collect.readings import reading
 from dpeval.jobs import as_attack, is_published_protocol
 from dpeval.matrix import Cell
@@ -85,12 +87,13 @@ def _result(
     if found is None:
         return base
     trained = gathered.of_cell(cell)
+    asked = query_warnings(cell.attack, weakest(claims_of(trained)))
     verdict = distinguishable(found, adjusted, gathered.experiment.report.level)
     return CellResult(
         defense=base.defense, attack=base.attack, goal=goal, tap=cell.tap, data=names[0], model=names[1],
         status=outcome.status, reason=outcome.reason, measures=found.measures, headline=found.headline, null=found.null,
         p_value=found.p_value, p_holm=adjusted, distinguishable=verdict, reading=reading(goal, found, verdict),
-        warnings=(*found.warnings, *_repeated(cell)), exposed=found.exposed if verdict == "yes" else (),
+        warnings=(*found.warnings, *asked), exposed=found.exposed if verdict == "yes" else (),
         risks=found.risks if verdict == "yes" else (), roc=found.roc,
         seconds=trained.seconds(cell.trial),
     )  # fmt: skip
@@ -108,14 +111,6 @@ def distinguishable(found: CellMeasures, adjusted: float | None, level: float) -
     if adjusted <= 1 - level and not worse_than_baseline:
         return "yes"
     return "insufficient" if found.tested.n < FEWEST else "no"
-
-
-def _repeated(cell: Cell) -> tuple[str, ...]:
-    """What a reader should know of an attack that asks a randomised release again and again."""
-    queries = getattr(cell.attack.plugin, "queries", 1)
-    if queries <= 1:
-        return ()
-    return (f"each text is asked {queries} times where answers are random; a guarantee per query composes over them",)
 
 
 def _blind_of(cell: Cell, blind: Mapping[AuditSet, Blind]) -> Blind | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dpeval.collect.gather import Gathered
+from dpeval.collect.gather import Gathered, Trained
 from dpeval.collect.measures import HEADLINES, measure_cell
 from dpeval.jobs import Trial, as_attack
 from dpeval.matrix import Cell
 from dpeval.measure.controls import validate
 from dpeval.measure.multiple import family_alpha
 from dpeval.results import ControlResult
-from dpeval.types import Measured, Undefined
+from dpeval.types import Estimate, Measured, Undefined
 
 Key = tuple[str, str | None, int, int]
 """(attack label, tap, data, model)."""
@@ -42,14 +42,15 @@ def control_results(gathered: Gathered, cells: Sequence[Cell], alpha: float) -> 
 def _control(gathered: Gathered, cell: Cell, level: float) -> ControlResult:
     goal = as_attack(cell.attack).goal
     measure, null = ("auc", 0.5) if cell.tap is None else (f"gain_{HEADLINES[goal]}", 0.0)
-    positive = _value(gathered, cell, Trial(cell.attack, cell.tap, "positive"), level)
-    negative = _value(gathered, cell, Trial(cell.attack, cell.tap, "negative"), level)
+    positives = _values(gathered, cell, Trial(cell.attack, cell.tap, "positive"), level, every=True)
+    negatives = _values(gathered, cell, Trial(cell.attack, cell.tap, "negative"), level, every=False)
+    positive, negative = _weakest(positives), _weakest(negatives, largest=True)
     judged = validate(positive, negative, null)
     names = gathered.names(cell.data, cell.model)
     return ControlResult(
         attack=cell.attack.label, goal=goal, tap=cell.tap, data=names[0], model=names[1], positive=positive,
         negative=negative, measure=measure, null=null, validated=judged.validated,
-        reason=_worded(judged.reason, cell),
+        reason=_worded(judged.reason, cell), models=(len(positives), len(negatives)),
     )  # fmt: skip
 
 
@@ -67,12 +68,27 @@ def _worded(reason: str, cell: Cell) -> str:
     return reason
 
 
-def _value(gathered: Gathered, cell: Cell, trial: Trial, level: float) -> Measured:
+def _values(gathered: Gathered, cell: Cell, trial: Trial, level: float, *, every: bool) -> list[Measured]:
+    """The control's value on each of its models, one for each seed; each is judged alone, so that none is luck.
+
+    ``every`` one has to pass, which needs no allowance for their number; where one that fails is enough to fail all,
+    the level is shared among them.
+    """
     trained = gathered.control(trial, cell.data, cell.model)
-    failure = trained.failure("release", trial.name)
     checkpoint = gathered.checkpoint(cell.model)
-    if failure is not None:
-        return Undefined(f"the control failed: {failure.message}")
     if not trained.reports or checkpoint is None:
-        return Undefined("the control did not run")
-    return measure_cell(gathered, trained, trial, checkpoint, level=level).tested
+        return [Undefined("the control did not run")]
+    alone = level if every else 1 - (1 - level) / len(trained.reports)
+    return [
+        Undefined(f"the control failed: {failure.message}")
+        if (failure := one.failure("release", trial.name))
+        else measure_cell(gathered, one, trial, checkpoint, level=alone).tested
+        for one in (Trained((report,)) for report in trained.reports)
+    ]
+
+
+def _weakest(values: Sequence[Measured], *, largest: bool = False) -> Measured:
+    """What decides: an undefined value, or the one whose interval begins lowest (for the negative control: highest)."""
+    undefined = [value for value in values if isinstance(value, Undefined)]
+    known = [value for value in values if isinstance(value, Estimate)]
+    return undefined[0] if undefined else (max if largest else min)(known, key=lambda value: value.low)

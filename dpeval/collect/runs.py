@@ -44,7 +44,11 @@ def inversion_runs(trained: Trained, trial: Trial, checkpoint: Checkpoint) -> li
         )
         never = checkpoint.special_ids
         special = tuple(sum(token in never for token in tokens) for tokens in checkpoint.tokens(targets))
-        runs.append(InversionRun(targets.ids, answers, truth, content, never, targets.groups, not bags, special))
+        tables = None if result.ranked is None else dict(zip(result.ids, result.ranked, strict=True))
+        ranked = None if tables is None else tuple(tables[key] for key in targets.ids)
+        runs.append(
+            InversionRun(targets.ids, answers, truth, content, never, targets.groups, not bags, special, ranked)
+        )
     return runs
 
 

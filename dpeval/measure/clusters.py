@@ -47,21 +47,25 @@ class RecordCovariance:
 
 def record_covariance(parts: Sequence[Part]) -> RecordCovariance:
     """Covariance from influences summed by unit, over all models together."""
-    keys, codes = np.unique(np.concatenate([np.asarray(p.units, dtype=np.str_) for p in parts]), return_inverse=True)
-    own = np.split(codes, np.cumsum([len(p.units) for p in parts])[:-1])
-    sums = np.stack(
-        [np.bincount(at, weights=p.influence, minlength=len(keys)) for p, at in zip(parts, own, strict=True)]
-    )
-    sizes = np.stack([_sizes(p, at, len(keys)) for p, at in zip(parts, own, strict=True)])
+    names, codes = np.unique(np.concatenate([np.asarray(p.units, dtype=np.str_) for p in parts]), return_inverse=True)
+    return covariance_of(parts, np.split(codes, np.cumsum([len(p.units) for p in parts])[:-1]), len(names))
+
+
+def covariance_of(parts: Sequence[Part], units: Sequence[Ints], count: int) -> RecordCovariance:
+    """The same for units that are numbered already: ``0..count-1``, for the records of each part."""
+    sums, sizes = np.zeros((2, len(parts), count))
+    for row, (part, at) in enumerate(zip(parts, units, strict=True)):
+        sums[row] = np.bincount(at, weights=part.influence, minlength=count)
+        sizes[row] = _sizes(part, at, count)
     clustered = any(p.several for p in parts) or bool((sizes > 1).any())
-    if not clustered or len(keys) < 2:
-        return RecordCovariance(sums @ sums.T, len(keys), clustered)
-    shares = sizes / np.maximum(sizes.sum(axis=1, keepdims=True), 1)
-    weighed = sums / np.sqrt(np.maximum(1 - shares, 1 / len(keys)))
-    mean = sizes.mean(axis=0)
+    if not clustered or count < 2:
+        return RecordCovariance(sums @ sums.T, count, clustered)
+    shares = sizes / sizes.sum(axis=1, keepdims=True)
+    weighed = sums / np.sqrt(np.maximum(1 - shares, 1 / count))
     single = sum(float(p.influence @ p.influence) for p in parts)
+    mean = sizes.mean(axis=0)
     correlation = _correlation(mean, float((sums**2).sum()) / single) if single > 0 else 1.0
-    return RecordCovariance(weighed @ weighed.T, len(keys), clustered, effective_units(mean, correlation))
+    return RecordCovariance(weighed @ weighed.T, count, clustered, effective_units(mean, correlation))
 
 
 def _sizes(part: Part, units: Ints, count: int) -> Ints:
@@ -78,7 +82,7 @@ def _correlation(sizes: Floats, design_effect: float) -> float:
 
 
 def effective_units(sizes: ArrayLike, correlation: float) -> float:
-    """The number of equal units with as well known a variance: ``(Σ v)² / Σ v²``, ``v`` the variance of each unit's sum.
+    """The number of equal units with as well known a variance: ``(Σ v)² / Σ v²``, ``v`` that of each unit's sum.
 
     Args:
         sizes: records of each unit, shape ``(units,)``.

@@ -33,8 +33,10 @@ def validate(positive: Measured, negative: Measured, null: float) -> Validation:
     if isinstance(negative, Undefined):
         return Validation(False, f"attack not validated: its negative control is undefined ({negative.reason})")
     if positive.low <= null:
+        sign = "; inverted? Its answers are worse than guessing there" if positive.high < null else ""
         return Validation(
-            False, f"attack not validated: it does not break the over-fitted undefended model {_shown(positive, null)}"
+            False,
+            f"attack not validated: it does not break the over-fitted undefended model {_shown(positive, null)}{sign}",
         )
     if negative.low > null:
         return Validation(

@@ -37,6 +37,10 @@ class Guesser:
         """The commonest token of each row; no answer beyond the longest text seen."""
         return self.rows[:length] + (NO_ANSWER,) * (length - len(self.rows))
 
+    def commonest(self, k: int) -> frozenset[int]:
+        """The ``k`` tokens that most texts hold."""
+        return frozenset([token for token, occurrence in self.common if occurrence == 0][:k])
+
     def by_bag(self, length: int, share: float) -> tuple[int, ...]:
         """The commonest tokens, ``share * length`` of them."""
         return tuple(token for token, _ in self.common[: _said(length, share)])
@@ -101,6 +105,15 @@ def bag_tallies(guesser: Guesser, texts: Sequence[Sequence[int]]) -> Mapping[Str
 def position_tallies(guesser: Guesser, texts: Sequence[Sequence[int]]) -> list[Tally]:
     """What the commonest token of each row is worth on each text, compared row by row."""
     return [count_positions(guesser.by_position(len(text)), text, guesser.scope) for text in texts]
+
+
+def ranked_tallies(guesser: Guesser, texts: Sequence[Sequence[int]], k: int) -> list[Tally]:
+    """What the ``k`` commonest tokens, named for every row, are worth on each text."""
+    common, found = guesser.commonest(k), []
+    for text in texts:
+        true = guesser.scope.kept(text)
+        found.append(Tally(sum(token in common for token in true), len(true), len(true)))
+    return found
 
 
 def best_strategies(tallies: Mapping[Strategy, Sequence[Tally]], metrics: Sequence[str]) -> Mapping[str, Strategy]:

@@ -29,8 +29,8 @@ class Part:
 
     ``influence`` has shape ``(n,)``; ``units`` names, for each record, what was sampled independently: the record, or
     its group. ``trials`` bounds from above the number of independent yes/no trials that the value can be worth;
-    ``edge`` is what it is taken to be worth at 0 % and 100 %, where all influences vanish. ``several`` says that a record
-    may hold several trials (the tokens of a text), so that its variance is not that of one yes/no answer.
+    ``edge`` is what it is taken to be worth at 0 % and 100 %, where all influences vanish. ``several`` says that a
+    record may hold several trials (the tokens of a text), so that its variance is not that of one yes/no answer.
     """
 
     value: float

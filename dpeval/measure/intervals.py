@@ -7,9 +7,10 @@ A value measured on R trained models varies because the models differ (between) 
 
 with C the covariance of two models' values that the records they share bring, D the rest of a model's record-level
 variance, and S² the spread between models that was seen. C is known well and gets the normal quantile (Student's for
-few groups); max(D, S²) / R rests on R - 1 differences and gets Student's quantile, with more degrees of freedom the
-more D exceeds S². The squares of both half-widths add up. Values in [0, 1] get a score (Wilson) interval with the
-effective number of trials that V implies; it is never of zero width. Models near 0 or 1 differ less than those in the
+groups, :mod:`~dpeval.measure.clusters`); max(D, S²) / R rests on R - 1 differences and gets Student's quantile, with
+more degrees of freedom the more D exceeds S² (:mod:`~dpeval.measure.freedom`). The squares of both half-widths add up.
+Values in [0, 1] get a score (Wilson) interval with the effective number of trials that V implies; it is never of zero
+width. Models near 0 or 1 differ less than those in the
 middle, so that a few of them understate V: where three models or more differ by more than records explain, the interval
 of the log-odds is covered as well.
 
@@ -32,18 +33,10 @@ import numpy as np
 from scipy import special, stats
 
 from dpeval.measure.clusters import RecordCovariance, record_covariance
+from dpeval.measure.freedom import own_freedom
 from dpeval.measure.influence import Part
 from dpeval.types import Estimate, Floats
 
-# Where models differ less than records alone explain, R - 1 degrees of freedom are too few. From four models on, those
-# of the records take their place. For two and three that jump would cost coverage where models differ a little: the
-# freedom grows with these powers of D / S², which keep the coverage of a normal mean, by integration over every ratio
-# of the variances between and within models and every share of common records, within 93 to 97.5 % (three) and above
-# 92.5 % (two).
-_MANY = 4
-_POWER = 6
-_POWER_OF_TWO = 0.75
-_LARGEST_RATIO = 1e6
 _SMALLEST_P = 1e-12
 _FEW_LOPSIDED = 2
 """So few models get the score interval alone: it is wide already."""
@@ -89,14 +82,19 @@ class Trials:
 
 @dataclass(frozen=True)
 class _Spread:
-    """Variance of the mean over models: what records shared by all models bring, and the rest, with its freedom."""
+    """Variance of the mean over models: what records shared by all models bring, and the rest."""
 
     shared: float
     own: float
     record_freedom: float
-    freedom: float
-    models_differ: bool = False
-    """Whether they do by more than records explain."""
+    models: int = 1
+    explained: float = math.inf
+    """What records alone would make of the spread between models, over the spread seen."""
+
+    @property
+    def models_differ(self) -> bool:
+        """Whether they do by more than records explain."""
+        return self.explained < 1
 
     @property
     def variance(self) -> float:
@@ -107,8 +105,10 @@ class _Spread:
         """What multiplies the standard deviation: each part has its own quantile, and the squares add up."""
         if self.variance <= 0:
             return _quantile(level, self.record_freedom)
+        freedom = own_freedom(self.models, self.explained, level) if self.models > 1 else self.record_freedom
         squares = (
-            self.shared * _quantile(level, self.record_freedom) ** 2 + self.own * _quantile(level, self.freedom) ** 2
+            self.shared * _quantile(level, self.record_freedom) ** 2
+            + self.own * _quantile(level, min(freedom, self.record_freedom)) ** 2
         )
         return math.sqrt(squares / self.variance)
 
@@ -118,25 +118,13 @@ def _spread(values: Floats, within: RecordCovariance, least: float) -> _Spread:
     record_freedom = within.freedom
     records = float(matrix.sum()) / models**2
     if models == 1:
-        return _Spread(max(records, least), 0.0, record_freedom, record_freedom)
+        return _Spread(max(records, least), 0.0, record_freedom)
     mean_covariance = (float(matrix.sum()) - float(np.trace(matrix))) / (models * (models - 1))
     explained = float(np.trace(matrix)) / models - mean_covariance
     seen = float(values.var(ddof=1))
     shared = max(0.0, max(records, least) - explained / models)
     own = max(explained, seen, 0.0) / models
-    if seen <= 0:
-        return _Spread(shared, own, record_freedom, record_freedom)
-    freedom = min(_own_freedom(models, explained / seen), record_freedom)
-    return _Spread(shared, own, record_freedom, freedom, seen > explained)
-
-
-def _own_freedom(models: int, explained: float) -> float:
-    """Of the part of the variance that models do not share, ``explained`` what records alone make of the spread seen."""
-    if explained <= 1:
-        return models - 1
-    if models >= _MANY:
-        return math.inf
-    return (models - 1) * min(explained, _LARGEST_RATIO) ** (_POWER if models > 2 else _POWER_OF_TWO)
+    return _Spread(shared, own, record_freedom, models, explained / seen if seen > 0 else math.inf)
 
 
 def _quantile(level: float, freedom: float) -> float:

@@ -1,8 +1,9 @@
 """How much of the texts an attack read out of their embeddings, beside the best guess without them.
 
 Rows that hold special tokens or padding do not count, nor do answers that are special tokens. "recall", "precision" and
-"f1" compare multisets of tokens; "position_recall" compares row by row; "content_*" leave out stop words and
-punctuation. Each stands beside "baseline_*" and "gain_*", the paired difference.
+"f1" compare multisets of tokens; "position_recall" compares row by row, and "top_k_recall" asks whether a row's token
+is among the k best (where an attack ranks); "content_*" leave out stop words and punctuation. Each stands beside
+"baseline_*" and "gain_*", the paired difference.
 
 >>> run = InversionRun(("a", "b"), ((1, 7, 8, 0), (1, 9, 9, 0)), ((-1, 7, 8, -1), (-1, 9, 5, -1)),
 ...                    content=frozenset({7, 8, 9}), never=frozenset({0, 1}))
@@ -17,13 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dpeval.measure.guessing import bag_tallies, best_strategies, fit_guesser, position_tallies
+from dpeval.measure.guessing import bag_tallies, best_strategies, fit_guesser, position_tallies, ranked_tallies
 from dpeval.measure.halves import unit_names
 from dpeval.measure.influence import Part, difference, ratio_part
 from dpeval.measure.intervals import Scale, estimate
-from dpeval.measure.recovery import Scope, Tally, count_bag, count_positions
+from dpeval.measure.recovery import Scope, Tally, count_bag, count_positions, count_ranked
 from dpeval.measure.results import Measures
-from dpeval.types import Measured, Undefined
+from dpeval.types import Ints, Measured, Undefined
 
 Tokens: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -46,6 +47,8 @@ class InversionRun:
     by_row: bool = True
     special_rows: tuple[int, ...] = ()
     """Rows of each text that hold special tokens; what published protocols count as recovered."""
+    ranked: tuple[Ints, ...] | None = None
+    """The best tokens of each row of each text, best first, (rows, k)."""
 
     def __post_init__(self) -> None:
         if not len(self.ids) == len(self.guessed) == len(self.truth):
@@ -53,6 +56,9 @@ class InversionRun:
         for key, guess, true in zip(self.ids, self.guessed, self.truth, strict=True):
             if self.by_row and len(guess) != len(true):
                 raise ValueError(f"InversionRun: record {key!r} has {len(true)} rows but {len(guess)} answers")
+        for key, table, true in zip(self.ids, self.ranked or (), self.truth, strict=self.ranked is not None):
+            if len(table) != len(true):
+                raise ValueError(f"InversionRun: record {key!r} has {len(true)} rows but {len(table)} rankings")
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -61,6 +67,7 @@ class InversionRun:
 
 
 _METRICS = ("f1", "precision", "recall")
+_RANKS = (5, 10)
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,28 @@ def measure_inversion(
             found[f"{view.prefix}recall"] = Undefined("one pooled row is released: there are no positions to compare")
         else:
             found |= _measure(runs, auxiliary, view, level, parts)
-    return Measures(found | _published(runs, level), parts=parts)
+    return Measures(found | _top(runs, auxiliary, level, parts) | _published(runs, level), parts=parts)
+
+
+def _top(
+    runs: Sequence[InversionRun], auxiliary: Sequence[Sequence[int]], level: float, parts: dict[str, tuple[Part, ...]]
+) -> dict[str, Measured]:
+    """Whether the true token of a row is among its k best, beside the k commonest tokens named for every row."""
+    found: dict[str, Measured] = {}
+    depth = min((table.shape[1] for run in runs for table in run.ranked or ()), default=0)
+    if not all(run.by_row and run.ranked for run in runs):
+        return found
+    for k in (k for k in _RANKS if k <= depth):
+        for prefix, content_only in (("", False), ("content_", True)):
+            view = _View(f"{prefix}top_{k}_", content_only, positions=True, metrics=("recall",))
+            ours = [
+                [count_ranked(t, true, k, view.scope(run)) for t, true in zip(run.ranked or (), run.truth, strict=True)]
+                for run in runs
+            ]
+            guesser = fit_guesser(auxiliary, view.scope(runs[0])) if auxiliary else None
+            theirs = None if guesser is None else [ranked_tallies(guesser, run.truth, k) for run in runs]
+            found |= _compared(view, ours, None if theirs is None else {"recall": theirs}, runs, level, parts)
+    return found
 
 
 def _published(runs: Sequence[InversionRun], level: float) -> dict[str, Measured]:
@@ -135,15 +163,26 @@ def _measure(
     parts: dict[str, tuple[Part, ...]],
 ) -> dict[str, Measured]:
     """The estimates of one view; what they rest on is added to ``parts``."""
-    attacks = [view.tallies(run) for run in runs]
+    guesses = _guesses(runs, auxiliary, view) if auxiliary else None
+    return _compared(view, [view.tallies(run) for run in runs], guesses, runs, level, parts)
+
+
+def _compared(
+    view: _View,
+    attacks: Sequence[Sequence[Tally]],
+    guesses: Mapping[str, Sequence[Sequence[Tally]]] | None,
+    runs: Sequence[InversionRun],
+    level: float,
+    parts: dict[str, tuple[Part, ...]],
+) -> dict[str, Measured]:
+    """The estimates of an attack, of the guess beside it, and of their paired difference."""
     if not all(any(tally.asked for tally in one) for one in attacks):
         return {f"{view.prefix}{m}": Undefined("no token that counts stands in these texts") for m in view.metrics}
-    guesses = _guesses(runs, auxiliary, view) if auxiliary else {}
     found: dict[str, Measured] = {}
     for metric in view.metrics:
         name, ours = f"{view.prefix}{metric}", _parts(attacks, metric, runs)
         found[name], parts[name] = estimate(ours, level=level), tuple(ours)
-        if metric not in guesses:
+        if guesses is None:
             found[f"gain_{name}"] = Undefined("no auxiliary texts to fit the guess without the embedding on")
             continue
         theirs = _parts(guesses[metric], metric, runs)

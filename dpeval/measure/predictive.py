@@ -9,16 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-from scipy.special import expit
-
-from dpeval.measure.clusters import record_covariance
 from dpeval.measure.influence import Part
-from dpeval.measure.intervals import Scale, Trials, hierarchical
+from dpeval.measure.intervals import estimate
 from dpeval.types import Estimate, Measured, Undefined
-
-_Z = 1.959964
-"""The normal quantile of 95 %."""
 
 
 def ppv(tpr: float, fpr: float, prevalence: float) -> float:
@@ -34,49 +27,30 @@ def predictive_value(
 ) -> Measured:
     """PPV of fixed yes/no answers over trained models; rates of the i-th model over the same records.
 
-    The interval is made on the log of TPR / FPR, each count raised by one half (Walter 1975), so that no false positive
-    among n does not read as certainty.
+    PPV grows with TPR / FPR, whose interval follows from those of both rates (MOVER: Donner and Zou 2012, eq. 9), each
+    over models and records. No false positive among n does not read as certainty, for a rate of zero has a width.
     """
-    value = ppv(_mean(true_rates), _mean(false_rates), prevalence)
+    tpr, fpr = estimate(true_rates, level=level), estimate(false_rates, level=level)
+    value = ppv(tpr.value, fpr.value, prevalence)
     if math.isnan(value):
         return Undefined("at its threshold the attack calls nobody a member")
-    logs = [_log_ratio(t, f) for t, f in zip(true_rates, false_rates, strict=True)]
-    within = record_covariance(logs)
-    found = hierarchical(
-        [p.value for p in logs], within, n=len(logs[0].units), trials=Trials(1, 1), level=level, scale=Scale.FREE
-    )
-    prior = math.log(prevalence / (1 - prevalence))
-    low, high = float(expit(found.low + prior)), float(expit(found.high + prior))
-    return Estimate(value, min(low, value), max(high, value), found.n, level, found.models)
+    odds = prevalence / (1 - prevalence)
+    low, high = (_share(odds * ratio) for ratio in _ratio_limits(tpr, fpr))
+    return Estimate(value, min(low, value), max(high, value), tpr.n, level, tpr.models)
 
 
-def _mean(parts: Sequence[Part]) -> float:
-    return float(np.mean([p.value for p in parts]))
+def _share(odds: float) -> float:
+    return 1.0 if math.isinf(odds) else odds / (1 + odds)
 
 
-def _log_ratio(true_rate: Part, false_rate: Part) -> Part:
-    up, down = _smoothed(true_rate), _smoothed(false_rate)
-    influence = true_rate.influence / _scale(true_rate, up) - false_rate.influence / _scale(false_rate, down)
-    # Counts of zero and of all have no influences, but not no variance: it is spread over the records.
-    unseen = sum(map(_unseen, (true_rate, false_rate)))
-    influence = influence + math.sqrt(unseen / len(influence))
-    return Part(math.log(up / down), influence, true_rate.units, true_rate.trials, true_rate.edge)
-
-
-def _scale(rate: Part, smoothed: float) -> float:
-    """Turns influences on a rate into those on its log, with variance (1 - rate) / (count + 1/2) (Walter 1975)."""
-    return math.sqrt(rate.value * smoothed) if rate.value > 0 else smoothed
-
-
-def _unseen(rate: Part) -> float:
-    """Variance of the log of a rate where no record differs from the others.
-
-    At n of n it is that of Wilson's lower limit, n / (n + z²), which lies z standard deviations below.
-    """
-    if rate.value == 0:
-        return 2.0
-    return (math.log1p(_Z**2 / rate.edge) / _Z) ** 2 if rate.value == 1 else 0.0
-
-
-def _smoothed(rate: Part) -> float:
-    return (rate.value * rate.edge + 0.5) / (rate.edge + 0.5)
+def _ratio_limits(one: Estimate, other: Estimate) -> tuple[float, float]:
+    """Limits of ``one / other`` from those of two independent quantities, neither negative."""
+    product = one.value * other.value
+    lower = one.low * (2 * one.value - one.low)
+    root = math.sqrt(max(0.0, product**2 - lower * other.high * (2 * other.value - other.high)))
+    low = lower / (product + root) if lower > 0 else 0.0
+    if other.low <= 0:
+        return low, math.inf
+    below = other.low * (2 * other.value - other.low)
+    root = math.sqrt(max(0.0, product**2 - one.high * (2 * one.value - one.high) * below))
+    return low, (product + root) / below

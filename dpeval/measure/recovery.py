@@ -13,6 +13,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from dpeval.types import Ints
+
 NO_ANSWER = -1
 """In guesses: no answer. In the truth: a row that does not count (special token or padding)."""
 
@@ -49,6 +53,13 @@ def count_bag(guess: Sequence[int], truth: Sequence[int], scope: Scope) -> Tally
     """Multisets: order and position do not matter, how often a token was said does."""
     said, true = scope.kept(guess), scope.kept(truth)
     return Tally((Counter(said) & Counter(true)).total(), len(said), len(true))
+
+
+def count_ranked(table: Ints, truth: Sequence[int], k: int, scope: Scope) -> Tally:
+    """Row by row: right where the true token is among the first ``k`` of ``table`` (rows, k or more), best first."""
+    rows = [i for i, token in enumerate(truth) if scope.counts(token)]
+    right = sum(bool(np.any(table[i, :k] == truth[i])) for i in rows)
+    return Tally(right, len(rows), len(rows))
 
 
 def count_positions(guess: Sequence[int], truth: Sequence[int], scope: Scope) -> Tally:

@@ -11,13 +11,15 @@ from dpeval.report.marks import GUESS
 from dpeval.report.numbers import counted, number
 from dpeval.report.table import NOTHING, Table
 from dpeval.results import ControlResult, RunResult
+from dpeval.types import Measured
 
 INTRO = (
     "Every attack is tried on something that it must break and on something that it must not. For attacks on "
     "predictions: an over-fitted undefended model, and a model that never saw the records. For attacks on embeddings: "
     "the clear embedding of the base model, and the embedding of another text. An attack that fails here says nothing "
-    "about a defense. Controls are trained and attacked on the first seed's split; the attack itself is the same for "
-    "every seed."
+    "about a defense. On several models, one for each seed, it has to succeed on every one, and the value shown is "
+    "that of its worst; [controls] seeds sets on how many seeds controls are trained and attacked. An attribute attack "
+    "has to beat guessing here, whatever covariates tell."
 )
 BLIND = (
     "The blind attacker tells members from non-members by the texts alone, without any model. Where it succeeds, the "
@@ -59,11 +61,17 @@ def _row(control: ControlResult) -> tuple[str, ...]:
         control.model,
         control.measure,
         NOTHING if control.null is None else number(control.null, 3),
-        counted(control.positive, control.null),
-        counted(control.negative, control.null),
+        _worst_of(control.positive, control.null, control.models[0]),
+        _worst_of(control.negative, control.null, control.models[1]),
         "yes" if control.validated else "no",
         control.reason or NOTHING,
     )
+
+
+def _worst_of(value: Measured, null: float | None, models: int) -> str:
+    """The value with the number of models that it is the worst of."""
+    shown = counted(value, null)
+    return shown if models == 1 else shown.replace("1 model)", f"the worst of {models} models)")
 
 
 def _blind(result: RunResult) -> Table:

@@ -126,6 +126,8 @@ PREFIXES = {
 SUFFIXES = {
     "content ": " Content words only: stop words and punctuation are left out on both sides.",
     "position ": " Counted row by row, instead of as a bag of tokens.",
+    "top 5 ": " Counted row by row: right where the token is among the five best that are named for its row.",
+    "top 10 ": " Counted row by row: right where the token is among the ten best that are named for its row.",
 }
 UNKNOWN = Definition("", "No definition is recorded; see the documentation of the attack.")
 

@@ -1,12 +1,16 @@
-"""The contract of an attack, on a tiny model: right ids, finite answers, no hidden randomness."""
+"""The contract of an attack, on a tiny model: right ids, finite answers, no hidden randomness, scores the right way."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from dpeval.context import RunContext
 from dpeval.controls import OverfitControl, UntrainedControl
 from dpeval.fitness import why_unfit
+from dpeval.measure.influence import auc_part
+from dpeval.measure.intervals import estimate
 from dpeval.models.dependence import is_pooled
 from dpeval.plugin import (
     Attack,
@@ -18,8 +22,14 @@ from dpeval.plugin import (
 )
 from dpeval.shadows import CONTROL_SHADOWS, Shelf, halves_of, shadow_split
 from dpeval.testing.bench import Tiny, context, global_randomness_watched, require
+from dpeval.testing.oracle import Oracle
 from dpeval.types import AttackResult, Inferred, Records, Recovered, Scores, Split
 from dpeval.views import Memo, embeddings_of, predictions_of
+
+CHANCE = 0.5
+"""The AUC of guessing."""
+SURE = 0.999
+"""The level at which a sign is called wrong: an attack without skill may pass, and does but once in two thousand."""
 
 
 class AttackSubject:
@@ -131,4 +141,44 @@ def _by_id(result: AttackResult) -> dict[str, tuple[float, ...]]:
     return {key: tuple(map(float, v)) for key, v in zip(result.ids, result.tokens, strict=True)}
 
 
-ATTACK_CHECKS = (answers_each_record_once, answers_in_the_right_form, is_reproducible)
+def scores_higher_for_members(subject: AttackSubject) -> None:
+    """A higher score means more likely a member (or planted), on a release that gives its members away."""
+    attack = subject.attack
+    if not isinstance(attack, (MembershipAttack, ExtractionAttack)):
+        return
+    members, nonmembers = subject.tiny.parts.members, subject.tiny.parts.nonmembers
+    both = members + nonmembers
+    candidates = Records(both.ids, both.texts, both.labels)
+    result = _asked_of_an_oracle(subject, attack, members, nonmembers, candidates)
+    known = dict(zip(result.ids, result.values.tolist(), strict=True))
+    scores = np.array([known[key] for key in candidates.ids])
+    auc = estimate([auc_part(scores, np.arange(len(both)) < len(members), candidates.ids)], level=SURE)
+    require(
+        auc.high >= CHANCE,
+        f"scores have the wrong sign: members get lower scores than non-members (AUC {auc.value:.3f} [{auc.low:.3f}, "
+        f"{auc.high:.3f}], guessing {CHANCE:g}) on a release that is sure of its members' labels alone; return minus "
+        "the score, since higher means more likely a member",
+    )
+
+
+def _asked_of_an_oracle(
+    subject: AttackSubject,
+    attack: MembershipAttack | ExtractionAttack,
+    members: Records,
+    nonmembers: Records,
+    candidates: Records,
+) -> Scores:
+    """What the attack says of an oracle, with shadows that are oracles of halves of the candidates."""
+    labels = subject.knowledge.num_labels
+    law = halves_of(Split(members, nonmembers, members.take([]), members.take([])))
+    trained = [shadow_split(law, i).trained for i in range(min(attack.shadows, CONTROL_SHADOWS))]
+    shelf = Shelf(trained, lambda i: lambda: Oracle(frozenset(trained[i].ids), labels))
+    ctx = replace(context(), shadow_source=lambda count: shelf.shadows(count, attack.shadows))
+    view = predictions_of(Memo(Oracle(frozenset(members.ids), labels)))
+    ask = attack.score if isinstance(attack, MembershipAttack) else attack.extract
+    return ask(view, candidates, subject.knowledge, ctx)
+
+
+ATTACK_CHECKS = (
+    answers_each_record_once, answers_in_the_right_form, is_reproducible, scores_higher_for_members,
+)  # fmt: skip

@@ -20,7 +20,7 @@ import numpy as np
 from dpeval.plugin import Context, ExtractionAttack, Knowledge, PredictionView
 from dpeval.types import Records, Scores
 from dpeval_attacks.draws import check_queries
-from dpeval_attacks.membership.lira import height_above
+from dpeval_attacks.membership.lira import likelihood_ratio
 from dpeval_attacks.membership.references import answers, ask, check_shadows
 from dpeval_attacks.membership.signals import signal_values
 
@@ -32,13 +32,15 @@ class CanaryExtraction(ExtractionAttack):
     A canary's words and label are random, so nothing but training on it makes a model sure of the label. The score is
     the log-odds of that label; dpeval ranks each planted canary among those held out, which gives its exposure, and
     audits the claim with the coins that planted them. ``queries`` asks a randomised release so many times and averages
-    the probabilities. With ``shadows`` the log-odds are counted from the mean of the shadow releases that were not
-    trained on the canary, in standard deviations: a canary whose label suits its words by chance then stands out less.
+    the probabilities. With ``shadows``, which plant canaries by coins of their own, the score is how much likelier such
+    log-odds are from shadow releases that were trained on the canary than from those that were not
+    (:func:`.lira.likelihood_ratio`): a canary whose label suits its words by chance then stands out less.
     """
 
     source: ClassVar[str] = (
         "Carlini et al. 2019, arXiv:1802.08232, §4; Steinke, Nasr and Jagielski 2023, arXiv:2305.08846"
     )
+    version: ClassVar[int] = 2
 
     shadows: int = 0
     queries: int = 1
@@ -57,4 +59,4 @@ class CanaryExtraction(ExtractionAttack):
         found = ask(view, ctx.shadows(self.shadows), candidates, self.queries)
         target = signal_values("confidence", found.target, found.labels)
         shadows = np.stack([signal_values("confidence", answer, found.labels) for answer in found.shadows])
-        return Scores(candidates.ids, height_above(target, shadows, found.inside))
+        return Scores(candidates.ids, likelihood_ratio(target, shadows, found.inside))

@@ -26,6 +26,8 @@ from torch import Tensor, nn
 
 from dpeval.types import Floats, Ints, Rows
 
+_MADE_UP_WEIGHT = 2.0
+
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
@@ -46,6 +48,10 @@ class Lesson:
     truth: NDArray[np.generic]
     held_out: Vectors
     held_out_truth: NDArray[np.generic]
+    made_up: tuple[Vectors, NDArray[np.generic]] | None = None
+    """Further texts with what they hold, in which classes are not as frequent as in real ones."""
+    table: Rows | None = None
+    """A public vector of each class, (classes, e): a linear map into it serves classes that are rarely met."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,15 @@ class Training:
 class _Network(nn.Module):
     """Standardise, add what the position adds, one hidden layer beside a linear path, scores."""
 
-    def __init__(self, rows: Tensor, positions: int, hidden: int, log_prior: Tensor, draw: torch.Generator) -> None:
+    def __init__(
+        self,
+        rows: Tensor,
+        positions: int,
+        hidden: int,
+        log_prior: Tensor,
+        draw: torch.Generator,
+        table: Tensor | None = None,
+    ) -> None:
         super().__init__()
         width, classes = rows.shape[1], len(log_prior)
         self.mean: Tensor
@@ -75,13 +89,19 @@ class _Network(nn.Module):
         self.place = nn.Parameter(torch.zeros(positions, width))
         self.direct = nn.Parameter(torch.zeros(width, classes))
         self.bias = nn.Parameter(log_prior.clone())
+        self.made_up_bias = nn.Parameter(log_prior.clone())
+        self.table: Tensor | None
+        self.register_buffer("table", table)
+        self.into_table = None if table is None else nn.Parameter(torch.zeros(width, table.shape[1]))
         self.inner = nn.Parameter(torch.randn(width, hidden, generator=draw) / width**0.5) if hidden else None
         self.outer = nn.Parameter(torch.zeros(hidden, classes)) if hidden else None
 
-    def forward(self, rows: Tensor, positions: Tensor) -> Tensor:
+    def forward(self, rows: Tensor, positions: Tensor, made_up: bool = False) -> Tensor:
         """Scores, (n, classes)."""
         clear = (rows - self.mean) / self.spread + self.place[positions.clamp(max=len(self.place) - 1)]
-        scores: Tensor = clear @ self.direct + self.bias
+        scores: Tensor = clear @ self.direct + (self.made_up_bias if made_up else self.bias)
+        if self.table is not None and self.into_table is not None:
+            scores = scores + (clear @ self.into_table) @ self.table.T / self.table.shape[1] ** 0.5
         if self.inner is not None and self.outer is not None:
             scores = scores + torch.tanh(clear @ self.inner) @ self.outer
         return scores
@@ -125,7 +145,8 @@ def fit_decoder(
     everything = torch.from_numpy(np.concatenate([view.rows for view in lesson.views]))
     positions = 1 + max(int(view.positions.max(initial=0)) for view in lesson.views)
     prior = torch.from_numpy(log_prior.astype(np.float32))
-    network = _Network(everything, positions, training.hidden, prior, generator).to(device)
+    table = None if lesson.table is None else torch.from_numpy(lesson.table.astype(np.float32))
+    network = _Network(everything, positions, training.hidden, prior, generator, table).to(device)
     optimiser = torch.optim.AdamW(network.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay)
     batch = int(np.clip(len(lesson.truth) // 20, 16, training.batch))
     best, kept, since = _held_out_loss(network, lesson, several, device), copy.deepcopy(network.state_dict()), 0
@@ -157,9 +178,27 @@ def _epoch(
         part = order[start : start + batch]
         scores = network(_rows(view, part, device), _positions(view, part, device))
         loss = _loss(scores, _truth(lesson.truth, part, device), several)
+        if lesson.made_up is not None:
+            loss = loss + _made_up_loss(network, lesson.made_up, len(part) / len(order), several, generator, device)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
+
+
+def _made_up_loss(
+    network: nn.Module,
+    made_up: tuple[Vectors, NDArray[np.generic]],
+    share: float,
+    several: bool,
+    generator: torch.Generator,
+    device: torch.device,
+) -> Tensor:
+    """Of a random part of the made-up texts: as much of them as of the real ones a step takes."""
+    vectors, truth = made_up
+    count = max(1, round(share * len(vectors.rows)))
+    part = torch.randint(len(vectors.rows), (count,), generator=generator).numpy()
+    scores = network(_rows(vectors, part, device), _positions(vectors, part, device), made_up=True)
+    return _MADE_UP_WEIGHT * _loss(scores, _truth(truth, part, device), several)
 
 
 def _held_out_loss(network: nn.Module, lesson: Lesson, several: bool, device: torch.device) -> float:

@@ -2,7 +2,7 @@
 
 With a :class:`~dpeval_attacks.inversion.gradient.GradientInversion` and what it has learnt at hand::
 
-    read = Search(attack, own, forward, reader, asked, places, ctx).read()
+    best = Search(attack, own, forward, reader, asked, places, ctx).best()
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpeval.plugin import Context
 from dpeval.types import Ints, Rows
 from dpeval_attacks.inversion.forward import Forward, Placed
 from dpeval_attacks.inversion.observation import Sample
-from dpeval_attacks.inversion.own import OwnTexts
+from dpeval_attacks.inversion.own import OwnTexts, led_by
 from dpeval_attacks.inversion.reader import ReadsRows
 from dpeval_attacks.inversion.relaxation import Descent, Problem, descend
 from dpeval_attacks.inversion.search import NO_ANSWER
@@ -43,11 +43,19 @@ class Search:
     places: list[tuple[int, int]]
     ctx: Context
 
-    def read(self) -> Ints:
-        """A token, or no answer, for each asked row."""
+    def best(self) -> Ints:
+        """For each asked row the token that is answered, or no answer; then the other candidates as the row alone
+        ranks them, (n, top_k)."""
+        candidates, first = self._candidates()
+        read, k = self._read(candidates, first), self.attack.top_k
+        if k == 1:
+            return read[:, None]
+        ranked = self.reader.best(self.asked, k) if candidates.ndim == 1 or k > candidates.shape[1] else candidates
+        return led_by(read, ranked)[:, :k]
+
+    def _read(self, candidates: Ints, first: Ints) -> Ints:
         read = np.full(len(self.asked), NO_ANSWER, dtype=np.int64)
         ends = np.cumsum([count for _, count in self.places])
-        candidates, first = self._candidates()
         # Texts of like length descend together: little is spent on padding.
         order = sorted(range(len(self.places)), key=lambda i: (self.places[i][1], i))
         batches = [order[i : i + self.attack.batch] for i in range(0, len(order), self.attack.batch)]

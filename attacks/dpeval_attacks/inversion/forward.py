@@ -26,7 +26,6 @@ from dpeval_attacks.inversion.prefix import Prefix, padded
 from dpeval_attacks.inversion.reader import Reader
 from dpeval_attacks.inversion.relaxation import Problem
 
-
 _RANK = 1e-12
 
 

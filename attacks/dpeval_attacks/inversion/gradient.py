@@ -27,7 +27,7 @@ from dpeval_attacks.draws import check_queries, mean_rows, order_of
 from dpeval_attacks.inversion.descents import Search
 from dpeval_attacks.inversion.forward import Forward, LayersForward, MapForward
 from dpeval_attacks.inversion.nearest import NearestInversion
-from dpeval_attacks.inversion.own import OwnTexts, answers_of, asked_rows, noise_scale, release_own
+from dpeval_attacks.inversion.own import OwnTexts, answers_of, asked_rows, noise_scale, rankings_of, release_own
 from dpeval_attacks.inversion.pooled import invert_pooled
 from dpeval_attacks.inversion.prefix import Prefix, depth_of, fit_prefix
 from dpeval_attacks.inversion.published import CAVEAT_GRADIENT
@@ -54,7 +54,8 @@ class GradientInversion(InversionAttack):
     ``shortlist`` candidates are tried for each row, those that :class:`NearestInversion` finds likeliest; 0 takes the
     whole vocabulary. ``restarts`` descents begin at different weights, the first at that reading; whichever whole words
     explain the release best are answered. ``steps`` and ``learning_rate`` are those of Adam; a descent stops earlier
-    when it has converged. ``batch`` texts descend together. Special tokens are never an answer; a row that tells
+    when it has converged. ``batch`` texts descend together. ``top_k`` tokens of each row are named: the answer first,
+    then the other candidates as its row alone ranks them. Special tokens are never an answer; a row that tells
     nothing (zeros, not finite, no gradient) stays unanswered.
 
     ``protocol = "published"`` is that of Du et al. 2023, for comparison beside this attack: the whole vocabulary at one
@@ -79,6 +80,7 @@ class GradientInversion(InversionAttack):
     batch: int = 32
     queries: int = 1
     max_auxiliary: int = 500
+    top_k: int = 1
     protocol: Literal["sound", "published"] = "sound"
 
     @property
@@ -99,7 +101,14 @@ class GradientInversion(InversionAttack):
             raise ValueError(f"GradientInversion: expected protocol to be sound or published, got {self.protocol!r}")
         if not 0 < self.temperature <= 1:
             raise ValueError(f"GradientInversion: expected temperature above 0 and at most 1, got {self.temperature}")
-        for name, least in (("deepest", 0), ("shortlist", 0), ("restarts", 1), ("steps", 1), ("batch", 1)):
+        for name, least in (
+            ("deepest", 0),
+            ("shortlist", 0),
+            ("restarts", 1),
+            ("steps", 1),
+            ("batch", 1),
+            ("top_k", 1),
+        ):
             if getattr(self, name) < least:
                 raise ValueError(f"GradientInversion: expected {name} >= {least}, got {getattr(self, name)}")
         if not self.learning_rate > 0 or not self.tolerance >= 0:
@@ -123,8 +132,9 @@ class GradientInversion(InversionAttack):
         own = release_own(view, knowledge, ctx, queries=self.queries, most=self.max_auxiliary, who=type(self).__name__)
         asked, places = asked_rows(rows, own.study)
         forward, reader = self._ways(own, view, knowledge, ctx)
-        read = Search(self, own, forward, reader, asked, places, ctx).read()
-        return Recovered(tuple(targets), answers_of(read, places, rows, own.special_ids))
+        best = Search(self, own, forward, reader, asked, places, ctx).best()
+        answers = answers_of(best[:, 0], places, rows, own.special_ids)
+        return Recovered(tuple(targets), answers, rankings_of(best, places, rows, own.special_ids))
 
     @property
     def schedule(self) -> Schedule:

@@ -11,7 +11,6 @@ A matrix names it ``use = "invert-learned"``. By hand, with a view, the targets'
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -22,15 +21,17 @@ from dpeval.fitness import POOLED
 from dpeval.models.checkpoint import Checkpoint
 from dpeval.models.dependence import is_pooled
 from dpeval.plugin import Context, EmbeddingView, InversionAttack, Knowledge
-from dpeval.types import Embeddings, Floats, Ints, Records, Recovered, Rows
+from dpeval.types import Ints, Recovered, Rows
 from dpeval_attacks.draws import check_queries, mean_rows, order_of
-from dpeval_attacks.inversion.decoder import Decoder, Lesson, Training, Vectors, fit_decoder
-from dpeval_attacks.inversion.own import HELD_OUT, answers_of, asked_rows, check_reading, some_texts
+from dpeval_attacks.inversion.bags import bags_of_pooled, bags_of_rows, guessed_rows
+from dpeval_attacks.inversion.composed import compose, whole_words
+from dpeval_attacks.inversion.decoder import Training
+from dpeval_attacks.inversion.observation import Sample
+from dpeval_attacks.inversion.own import answers_of, asked_rows, check_reading, led_by, rankings_of
+from dpeval_attacks.inversion.posterior import in_parts
+from dpeval_attacks.inversion.rowdecoder import RowDecoder
+from dpeval_attacks.inversion.school import School, released_views
 from dpeval_attacks.inversion.search import NO_ANSWER
-from dpeval_attacks.inversion.study import Study, study_releases
-
-_THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
-"""Probabilities above which a token is answered; chosen on held-out texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +39,15 @@ class LearnedInversion(InversionAttack):
     """An adversary on the wire who trains a decoder instead of modelling the release.
 
     It releases texts of its own through the public client, noise and all, several times over (``views``; a release
-    without noise gives one), and trains a small network from released vectors to tokens; a part of its texts is held
-    out and says when to stop. ``kind = "position"`` names one token for each row. ``kind = "bag"`` pools the rows of a
-    text (or takes the one pooled row that is released) and says of each token whether the text holds it; how sure it
-    must be to answer is chosen for the best F1 on the held-out texts. Only tokens of its own texts can be answered,
-    special ones never.
+    without noise gives one), and trains decoders from released vectors to tokens; a part of its texts is held out and
+    says when to stop and what to trust. Where the release tells nothing, what is left is how common words are.
+
+    ``kind = "position"`` names a token for each row, out of the whole vocabulary: a picture bound to the public word
+    embeddings and a small network over the tokens of its own texts, mixed as held-out rows tell; ``top_k`` tokens, best
+    first. ``kind = "bag"`` says which tokens a text holds, and how often, by those probabilities summed over its rows;
+    where one pooled row is all that is released, by a multi-label decoder with a share of the public word embeddings,
+    for which ``composed`` further texts are made up of pieces of its own and words of the vocabulary. How sure it must
+    be to answer is chosen for the best F1 on the held-out texts. Special tokens are never answered.
 
     ``hidden`` is the width of a hidden layer beside the linear path, 0 for none. ``queries`` draws of a randomised
     release are averaged, for the targets and in each view alike.
@@ -51,7 +56,7 @@ class LearnedInversion(InversionAttack):
     source: ClassVar[str] = (
         "Song and Raghunathan 2020 (arXiv:2004.00053), sec. 3.2 (multi-label and multi-set decoders)"
     )
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     reads_pooled: ClassVar[bool] = True
 
     kind: Literal["position", "bag"] = "position"
@@ -62,12 +67,21 @@ class LearnedInversion(InversionAttack):
     learning_rate: float = 1e-2
     weight_decay: float = 1e-4
     max_auxiliary: int = 1000
+    composed: int = 2000
+    top_k: int = 1
 
     def __post_init__(self) -> None:
         check_queries(self.queries)
         if self.kind not in ("position", "bag"):
             raise ValueError(f"LearnedInversion: expected kind to be position or bag, got {self.kind!r}")
-        for name, least in (("hidden", 0), ("views", 1), ("epochs", 1), ("max_auxiliary", 2)):
+        for name, least in (
+            ("hidden", 0),
+            ("views", 1),
+            ("epochs", 1),
+            ("max_auxiliary", 2),
+            ("composed", 0),
+            ("top_k", 1),
+        ):
             if getattr(self, name) < least:
                 raise ValueError(f"LearnedInversion: expected {name} >= {least}, got {getattr(self, name)}")
         if not self.learning_rate > 0 or not self.weight_decay >= 0:
@@ -91,9 +105,50 @@ class LearnedInversion(InversionAttack):
         rows = [found.rows(i) for i in order_of(found.ids, targets)]
         if not rows:
             return Recovered((), ())
-        school = _School.of(self, view, knowledge, ctx)
-        read = school.bags(rows) if self.kind == "bag" else school.by_position(rows)
-        return Recovered(tuple(targets), read)
+        most = self.max_auxiliary
+        school = School.of(view, knowledge, ctx, views=self.views, queries=self.queries, most=most)
+        if self.kind == "position":
+            return self._by_position(school, rows, tuple(targets))
+        if not is_pooled(knowledge.checkpoint, view.tap):
+            return Recovered(tuple(targets), bags_of_rows(school, rows, self.training))
+        bags = bags_of_pooled(school, rows, self.training, made_up=self._made_up(school, view))
+        return Recovered(tuple(targets), bags)
+
+    def _by_position(self, school: School, rows: list[Rows], targets: tuple[str, ...]) -> Recovered:
+        decoder, study = RowDecoder.fit(school, self.training)
+        asked, places = asked_rows(rows, study)
+        best = np.full((len(asked), self.top_k), NO_ANSWER, dtype=np.int64)
+        fine = np.isfinite(asked.rows).all(axis=1) & np.any(asked.rows, axis=1)
+        if fine.any():
+            best[fine] = np.concatenate(in_parts(asked.where(fine), lambda part: self._best(decoder, part)))
+        if decoder.blind and fine.any():
+            usable = [np.where(np.isfinite(text), text, 0) for text in rows]
+            guess = np.where(fine, guessed_rows(school, decoder, study, usable, places), NO_ANSWER)
+            best = led_by(guess, best)[:, : self.top_k] if self.top_k > 1 else guess[:, None]
+        answers = answers_of(best[:, 0], places, rows, school.special_ids)
+        return Recovered(targets, answers, rankings_of(best, places, rows, school.special_ids))
+
+    def _best(self, decoder: RowDecoder, part: Sample) -> Ints:
+        probs = decoder.probs(part)
+        few = min(self.top_k, probs.shape[1])
+        top = np.argpartition(-probs, few - 1, axis=1)[:, :few]
+        order = np.argsort(-np.take_along_axis(probs, top, axis=1), axis=1, kind="stable")
+        found = np.full((len(part), self.top_k), NO_ANSWER, dtype=np.int64)
+        found[:, :few] = decoder.posterior.allowed[np.take_along_axis(top, order, axis=1)]
+        return found
+
+    def _made_up(self, school: School, view: EmbeddingView) -> tuple[Sequence[Rows], list[list[int]]]:
+        """Released made-up texts of pieces of texts that are not held out, with their tokens."""
+        learnt = school.texts.take(np.flatnonzero(~school.tried).tolist()).texts
+        rng = school.ctx.rng("composed")
+        made = compose(learnt, whole_words(school.checkpoint), self.composed, rng)
+        if not len(made):
+            return (), []
+        released = released_views(view, made, 1, self.queries)[0]
+        good = [i for i, rows in enumerate(released) if np.isfinite(rows).all()]
+        tokens = school.checkpoint.tokens(made)
+        words = [[t for t in tokens[i] if t not in school.special_ids] for i in good]
+        return [released[i] for i in good], words
 
     @property
     def training(self) -> Training:
@@ -101,143 +156,3 @@ class LearnedInversion(InversionAttack):
         return Training(
             self.epochs, learning_rate=self.learning_rate, weight_decay=self.weight_decay, hidden=self.hidden
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _School:
-    """Own texts in several views, with their tokens, and which are held out."""
-
-    attack: LearnedInversion
-    tokens: list[list[int]]
-    views: list[list[Rows]]
-    tried: np.ndarray
-    special_ids: frozenset[int]
-    pooled: bool
-    ctx: Context
-
-    @classmethod
-    def of(cls, attack: LearnedInversion, view: EmbeddingView, knowledge: Knowledge, ctx: Context) -> _School:
-        checkpoint = knowledge.checkpoint
-        texts = some_texts(knowledge.auxiliary, attack.max_auxiliary, ctx, type(attack).__name__)
-        tried = np.zeros(len(texts), dtype=bool)
-        tried[ctx.rng("held-out").permutation(len(texts))[: max(1, round(HELD_OUT * len(texts)))]] = True
-        views = _views(view, texts, attack.views, attack.queries)
-        pooled = is_pooled(checkpoint, view.tap)
-        return cls(attack, checkpoint.tokens(texts), views, tried, checkpoint.special_ids, pooled, ctx)
-
-    # --- one token for each row ---
-
-    def by_position(self, rows: Sequence[Rows]) -> tuple[tuple[int, ...], ...]:
-        ids = [str(i) for i in range(len(self.tokens))]
-        studies = [study_releases(ids, v, self.tokens, special_ids=self.special_ids) for v in self.views]
-        asked, places = asked_rows(rows, studies[0])
-        known = np.unique(studies[0].inner_tokens)
-        read = np.full(len(asked), NO_ANSWER, dtype=np.int64)
-        fine = np.isfinite(asked.rows).all(axis=1) & np.any(asked.rows, axis=1)
-        if len(known) and fine.any():
-            decoder = self._position_decoder(studies, known)
-            vectors = _scaled(asked.rows[fine], asked.gains[fine], asked.positions[fine])
-            read[fine] = known[decoder.scores(vectors).argmax(axis=1)]
-        return answers_of(read, places, rows, self.special_ids)
-
-    def _position_decoder(self, studies: Sequence[Study], known: Ints) -> Decoder:
-        learn, held = [], []
-        for study in studies:
-            inside = study.is_inner
-            mine = self.tried[study.texts]
-            sample = study.sample
-            learn.append(_scaled(*(x[inside & ~mine] for x in (sample.rows, sample.gains, sample.positions))))
-            held.append(_scaled(*(x[inside & mine] for x in (sample.rows, sample.gains, sample.positions))))
-        first = studies[0]
-        truth = np.searchsorted(known, first.sample.tokens)
-        mine = self.tried[first.texts]
-        learnt, tried = truth[first.is_inner & ~mine], truth[first.is_inner & mine]
-        shares = (np.bincount(learnt, minlength=len(known)) + 0.05) / (len(learnt) + 0.05 * len(known))
-        same = [view for view in learn if len(view.rows) == len(learnt)]
-        return fit_decoder(
-            Lesson(same, learnt, held[0], tried),
-            self.attack.training,
-            several=False,
-            log_prior=np.log(shares),
-            generator=self.ctx.generator("decoder"),
-            device=self.ctx.device,
-        )
-
-    # --- a bag for each text ---
-
-    def bags(self, rows: Sequence[Rows]) -> tuple[tuple[int, ...], ...]:
-        known = np.array(sorted({t for ids in self.tokens for t in ids} - self.special_ids), dtype=np.int64)
-        vectors = _pooled(rows)
-        fine = np.isfinite(vectors.rows).all(axis=1) & np.any(vectors.rows, axis=1)
-        if not len(known) or not fine.any():
-            return ((),) * len(rows)
-        decoder, threshold = self._bag_decoder(known)
-        scores = iter(decoder.scores(Vectors(vectors.rows[fine], vectors.positions[fine])))
-        return tuple(_bag(next(scores), known, threshold) if good else () for good in fine)
-
-    def _bag_decoder(self, known: Ints) -> tuple[Decoder, float]:
-        holds = np.zeros((len(self.tokens), len(known)), dtype=np.float32)
-        for i, ids in enumerate(self.tokens):
-            holds[i, [int(np.searchsorted(known, t)) for t in ids if t not in self.special_ids]] = 1.0
-        pooled = [_pooled(view) for view in self.views]
-        usable = np.logical_and.reduce([np.isfinite(view.rows).all(axis=1) for view in pooled])
-        learn, held = usable & ~self.tried, usable & self.tried
-        shares = (holds[learn].sum(axis=0) + 0.05) / (int(learn.sum()) + 0.1)
-        lesson = Lesson(
-            [Vectors(view.rows[learn], view.positions[learn]) for view in pooled],
-            holds[learn],
-            Vectors(pooled[0].rows[held], pooled[0].positions[held]),
-            holds[held],
-        )
-        decoder = fit_decoder(
-            lesson,
-            self.attack.training,
-            several=True,
-            log_prior=np.log(shares / (1 - np.minimum(shares, 1 - 1e-6))),
-            generator=self.ctx.generator("decoder"),
-            device=self.ctx.device,
-        )
-        return decoder, self._threshold(decoder.scores(lesson.held_out), known, np.flatnonzero(held))
-
-    def _threshold(self, scores: Floats, known: Ints, texts: Ints) -> float:
-        """The probability that gives the held-out texts the best F1."""
-
-        def f1(threshold: float) -> float:
-            right = said = asked = 0
-            for row, i in zip(scores, texts, strict=True):
-                bag = Counter(_bag(row, known, threshold))
-                truth = Counter(t for t in self.tokens[i] if t not in self.special_ids)
-                right += (bag & truth).total()
-                said, asked = said + bag.total(), asked + truth.total()
-            return 2 * right / max(1, said + asked)
-
-        return max(_THRESHOLDS, key=f1)
-
-
-def _views(view: EmbeddingView, texts: Records, views: int, queries: int) -> list[list[Rows]]:
-    """The rows of each text in each view; a view that only repeats the first ends the asking."""
-    found: list[Embeddings] = []
-    for number in range(views):
-        released = mean_rows(lambda draw: view.embed(texts, draw=draw), queries, start=number * queries)
-        if found and np.array_equal(released.values, found[0].values, equal_nan=True):
-            break
-        found.append(released)
-    return [[one.rows(i) for i in order_of(one.ids, texts.ids)] for one in found]
-
-
-def _scaled(rows: np.ndarray, gains: Floats, positions: Ints) -> Vectors:
-    return Vectors((rows / gains[:, None]).astype(np.float32), np.asarray(positions, dtype=np.int64))
-
-
-def _pooled(texts: Sequence[Rows]) -> Vectors:
-    """The mean row of each text, scaled to its own number of rows of strength: a short text is not a weak one."""
-    rows = np.stack([text.mean(axis=0, dtype=np.float64) if len(text) else np.zeros(text.shape[1]) for text in texts])
-    return Vectors(rows.astype(np.float32), np.zeros(len(texts), dtype=np.int64))
-
-
-def _bag(scores: Floats, known: Ints, threshold: float) -> tuple[int, ...]:
-    """The tokens above the threshold, surest first; the surest alone where none is."""
-    order = np.argsort(-scores, kind="stable")
-    least = np.log(threshold / (1 - threshold))
-    count = max(1, int(np.count_nonzero(scores > least)))
-    return tuple(int(t) for t in known[order[:count]])

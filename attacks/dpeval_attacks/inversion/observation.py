@@ -216,7 +216,7 @@ def _grouped(sample: Sample, groups: Ints, count: int, centre: Floats) -> Floats
     for part in sample.chunks():
         mine = groups[start : start + len(part)]
         belongs = sparse.csr_array((part.gains, (mine, np.arange(len(part)))), shape=(count, len(part)))
-        total += belongs @ (part.rows - part.gains[:, None] * centre)
+        total += np.asarray(belongs @ (part.rows - part.gains[:, None] * centre))
         start += len(part)
     return total
 

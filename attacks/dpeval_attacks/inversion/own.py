@@ -150,6 +150,32 @@ def answers_of(
     )
 
 
+def rankings_of(
+    best: Ints, places: Sequence[tuple[int, int]], texts: Sequence[Rows], special_ids: frozenset[int]
+) -> tuple[Ints, ...] | None:
+    """``best`` (n, k), best first, spread over the rows of each text as :func:`answers_of` does; ``None`` for k = 1."""
+    if best.shape[1] == 1:
+        return None
+    best = np.where(np.isin(best, list(special_ids)), NO_ANSWER, best)
+    whole = [np.full((len(rows), best.shape[1]), NO_ANSWER, dtype=np.int64) for rows in texts]
+    start = 0
+    for table, (first, count) in zip(whole, places, strict=True):
+        table[first : first + count] = best[start : start + count]
+        start += count
+    return tuple(whole)
+
+
+def led_by(read: Ints, ranked: Ints) -> Ints:
+    """``ranked`` with the answer of each row moved to the front; no answer leaves nothing to rank, no token comes
+    twice."""
+    whole = np.hstack([read[:, None], ranked])
+    earlier = np.array([[t in row[:i] for i, t in enumerate(row)] for row in whole.tolist()], dtype=bool)
+    whole[earlier | (read < 0)[:, None]] = NO_ANSWER
+    order = np.argsort(whole < 0, axis=1, kind="stable")
+    found: Ints = np.take_along_axis(whole, order, axis=1)
+    return found
+
+
 def _padded(read: Ints, first: int, length: int) -> tuple[int, ...]:
     whole = np.full(length, NO_ANSWER, dtype=np.int64)
     whole[first : first + len(read)] = read

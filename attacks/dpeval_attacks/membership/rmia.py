@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,13 +20,14 @@ from dpeval.types import Floats, Records, Scores
 from dpeval_attacks.draws import check_queries
 from dpeval_attacks.membership.lira import Mode
 from dpeval_attacks.membership.references import FEWEST, References, ask, auc, check_shadows
-from dpeval_attacks.membership.signals import signal_values
+from dpeval_attacks.membership.signals import FLOOR, signal_values
 
 GRID = tuple(i / 10 for i in range(11))
-UNTRIED = 0.5
-"""The ``a`` of an adversary with one pair of shadows, too few to attack one with another."""
+TEMPERATURES = (1.0, 2.0, 4.0, 8.0)
+UNTRIED = (2.0, 0.5)
+"""Temperature and ``a`` of an adversary with one pair of shadows, too few to attack one with another."""
 TRIED = 4
-"""How many shadows the adversary attacks itself to choose ``a``."""
+"""How many shadows the adversary attacks itself to choose temperature and ``a``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,18 +38,24 @@ class RMIA(MembershipAttack):
     records z of the same population. Training on a record raises the probability p(x|θ) of its true label above p(x),
     the average over models. The score is the share of records z whose ratio p(z|θ) / p(z) the candidate's ratio beats
     ``gamma`` times over. ``online`` averages p(x) over shadows that were trained on x and shadows that were not;
-    ``offline`` has only the latter and takes the others' average as ``a p_out + (1 - a)``. Without ``a`` it is chosen,
-    from 0 to 1 in tenths, as the one that works best when the adversary attacks its own shadows, whose training records
-    it knows. ``queries`` asks a randomised release so many times and averages the probabilities.
+    ``offline`` has only the latter and takes the others' average as ``a p_out + (1 - a)``.
+
+    A model that is sure of what it has seen and of much that it has not leaves nothing to gain near a probability of
+    one, and all such records look alike. So the logits are divided by ``temperature`` first, as the paper's own signal
+    does with 2; 1 takes the probabilities as they are. Without ``temperature`` or ``a`` it is chosen, of 1, 2, 4 and 8
+    and from 0 to 1 in tenths, as what works best when the adversary attacks its own shadows, whose training records it
+    knows. ``queries`` asks a randomised release so many times and averages the probabilities.
     """
 
     source: ClassVar[str] = "Zarifzadeh, Liu and Shokri 2024, arXiv:2312.03262, eqs. 3 and 4, and Appendix B.2.2"
+    version: ClassVar[int] = 2
 
     shadows: int = 16
     mode: Mode = "online"
     gamma: float = 1.0
     a: float | None = None
     queries: int = 1
+    temperature: float | None = None
 
     def __post_init__(self) -> None:
         check_shadows(self.shadows)
@@ -56,15 +64,22 @@ class RMIA(MembershipAttack):
             raise ValueError(f"gamma: expected a ratio above 0, got {self.gamma}")
         if self.a is not None and not 0 <= self.a <= 1:
             raise ValueError(f"a: expected a number from 0 to 1, got {self.a}")
+        if self.temperature is not None and not self.temperature > 0:
+            raise ValueError(f"temperature: expected a number above 0, got {self.temperature}")
 
     def score(self, view: PredictionView, candidates: Records, knowledge: Knowledge, ctx: Context) -> Scores:
         """One score per candidate, float64, from 0 to 1; ValueError for fewer than two classes or an unknown label."""
-        shadows = ctx.shadows(self.shadows)
-        mine = _true_class(ask(view, shadows, candidates, self.queries))
-        others = _true_class(ask(view, shadows, _labelled(knowledge.auxiliary), self.queries))
-        a = best_a(mine.shadows, mine.inside) if self.a is None else self.a
-        inside = self.mode == "online"
-        gains = [one.target - log_average(one.shadows, one.inside, a, use_inside=inside) for one in (mine, others)]
+        shadows, inside = ctx.shadows(self.shadows), self.mode == "online"
+        found = ask(view, shadows, candidates, self.queries)
+        others = ask(view, shadows, _labelled(knowledge.auxiliary), self.queries)
+        temperature, a = best_settings(
+            {t: _true_class(found, t).shadows for t in ([self.temperature] if self.temperature else TEMPERATURES)},
+            found.inside,
+            GRID if self.a is None else (self.a,),
+            use_inside=inside,
+        )
+        both = (_true_class(one, temperature) for one in (found, others))
+        gains = [one.target - log_average(one.shadows, one.inside, a, use_inside=inside) for one in both]
         return Scores(candidates.ids, share_beaten(gains[0], gains[1], self.gamma))
 
 
@@ -93,21 +108,40 @@ def log_average(shadows: Floats, inside: NDArray[np.bool_], a: float, *, use_ins
     return average
 
 
-def best_a(shadows: Floats, inside: NDArray[np.bool_]) -> float:
-    """The ``a`` with which the offline attack does best on the first shadows, each attacked with the other pairs.
+def best_settings(
+    shadows: Mapping[float, Floats], inside: NDArray[np.bool_], grid: Sequence[float], *, use_inside: bool
+) -> tuple[float, float]:
+    """The temperature and ``a`` with which the attack does best on the first shadows, each attacked with other pairs.
 
-    Its own pair is left out: the other one was trained on just what it was not, which no target's shadows are.
+    Its own pair is left out: the other one was trained on just what it was not, which no target's shadows are. The
+    offline ``a`` is chosen with the offline attack, as in the paper, also where an online one uses it for records
+    without shadows inside; the least temperature and ``a`` of equally good ones are taken.
+
+    Args:
+        shadows: for each temperature, log-probabilities of the true class, shape ``(m, n)``.
+        grid: the values of ``a`` to choose from.
     """
-    if len(shadows) < 2 * FEWEST:
-        return UNTRIED
-    found = dict.fromkeys(GRID, 0.0)
+    if len(inside) < 2 * FEWEST:
+        temperature, a = UNTRIED
+        return temperature if temperature in shadows else min(shadows), a if len(grid) > 1 else grid[0]
+    offline = {t: [_on_own(values, inside, a, use_inside=False) for a in grid] for t, values in shadows.items()}
+    best = {t: grid[int(np.argmax(found))] for t, found in offline.items()}
+    if not use_inside:
+        temperature = max(best, key=lambda t: max(offline[t]))
+    else:
+        temperature = max(best, key=lambda t: _on_own(shadows[t], inside, best[t], use_inside=True))
+    return temperature, best[temperature]
+
+
+def _on_own(shadows: Floats, inside: NDArray[np.bool_], a: float, *, use_inside: bool) -> float:
+    """The summed AUC of the attack on the adversary's own first shadows."""
+    found = 0.0
     for i in range(min(TRIED, len(shadows))):
         rest = np.arange(len(shadows)) // 2 != i // 2
         usable = (~inside[rest]).any(axis=0)
-        for a in GRID:
-            gain = shadows[i] - log_average(shadows[rest], inside[rest], a, use_inside=False)
-            found[a] += auc(gain[usable], inside[i][usable])
-    return max(GRID, key=lambda a: found[a])
+        gain = shadows[i] - log_average(shadows[rest], inside[rest], a, use_inside=use_inside)
+        found += auc(gain[usable], inside[i][usable])
+    return found
 
 
 def share_beaten(gains: Floats, others: Floats, gamma: float) -> Floats:
@@ -131,12 +165,20 @@ def _log_mean(values: Floats, mask: NDArray[np.bool_]) -> Floats:
     return np.where(count, mean, 0.0)
 
 
-def _true_class(found: References) -> _TrueClass:
-    return _TrueClass(
-        signal_values("loss", found.target, found.labels),
-        np.stack([signal_values("loss", answer, found.labels) for answer in found.shadows]),
-        found.inside,
-    )
+def softened(log_probs: Floats, temperature: float) -> Floats:
+    """Log-probabilities with the logits divided by ``temperature``, shape ``(…, classes)``."""
+    if temperature == 1:
+        return log_probs
+    divided = np.maximum(log_probs, FLOOR) / temperature
+    found: Floats = divided - logsumexp(divided, axis=-1, keepdims=True)
+    return found
+
+
+def _true_class(found: References, temperature: float) -> _TrueClass:
+    def read(log_probs: Floats) -> Floats:
+        return signal_values("loss", softened(log_probs, temperature), found.labels)
+
+    return _TrueClass(read(found.target), np.stack([read(answer) for answer in found.shadows]), found.inside)
 
 
 def _labelled(records: Records) -> Records:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpeval.types import Embeddings, Records
+from dpeval_attacks.inversion.gradient import GradientInversion
 from dpeval_attacks.inversion.nearest import NearestInversion
 from dpeval_attacks.inversion.reader import Reader
 
@@ -178,3 +179,20 @@ def test_a_pooled_tap_is_unfit_with_its_reason_and_other_taps_are_fit(world):
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(ValueError, match=f"{next(iter(options))}.*got"):
         NearestInversion(**options)
+
+
+@pytest.mark.parametrize("attack", [NearestInversion, GradientInversion])
+def test_the_best_tokens_of_a_row_begin_with_the_answer_and_hold_the_truth_more_often(world, attack):
+    found = attack(top_k=10).recover(world.view("embedding", 0.08), world.targets.ids, world.knowledge, world.ctx)
+    alone = attack().recover(world.view("embedding", 0.08), world.targets.ids, world.knowledge, world.ctx)
+    assert found.tokens == alone.tokens
+    assert alone.ranked is None
+    hits = []
+    for tokens, answers, table in zip(world.truth(), found.tokens, found.ranked, strict=True):
+        assert table.shape == (len(answers), 10)
+        assert table[:, 0].tolist() == list(answers)
+        named = [[t for t in row if t >= 0] for row in table.tolist()]
+        assert all(len(set(row)) == len(row) for row in named)
+        assert not world.checkpoint.special_ids & {t for row in named for t in row}
+        hits += [t in row for t, row in zip(tokens, named, strict=False) if t not in world.checkpoint.special_ids]
+    assert np.mean(hits) > world.recall(found.tokens) + 0.1

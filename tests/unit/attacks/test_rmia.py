@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import log_expit
+from scipy.special import log_expit, log_softmax
 
+from dpeval.context import RunContext
 from dpeval.measure.roc import tpr_at_fpr
+from dpeval.plugin import Knowledge, Shadow
+from dpeval.types import Predictions, Records
 from dpeval_attacks.membership.references import auc
-from dpeval_attacks.membership.rmia import GRID, RMIA, best_a, log_average, share_beaten
+from dpeval_attacks.membership.rmia import (
+    GRID,
+    RMIA,
+    TEMPERATURES,
+    UNTRIED,
+    best_settings,
+    log_average,
+    share_beaten,
+    softened,
+)
 
 
 def world(seed=0, n=500, z=400, m=8, shift=2.0):
@@ -57,17 +69,84 @@ def test_it_beats_the_raw_probability_at_a_low_false_positive_rate():
         assert auc(score, member[:n]) > auc(target[:n], member[:n]) + 0.1
 
 
-def test_a_is_the_one_that_does_best_on_the_first_shadows():
+@pytest.mark.parametrize("use_inside", [True, False])
+def test_temperature_and_a_are_those_that_do_best_on_the_first_shadows(use_inside):
+    """``a`` by the offline attack at each temperature, the temperature by the attack in its own mode."""
     _, shadows, inside, _, _n = world()
-    slow = {}
-    for a in GRID:
+    softer = {t: softened(two_classes(shadows), t)[..., 0] for t in (1.0, 4.0)}
+
+    def slow(t, a, use):
         found = []
         for i in range(4):
             rest = [j for j in range(len(shadows)) if j // 2 != i // 2]
-            gain = gains(shadows[i], shadows[rest], inside[rest], a=a, use_inside=False)
+            gain = gains(softer[t][i], softer[t][rest], inside[rest], a=a, use_inside=use)
             found.append(auc(gain, inside[i]))
-        slow[a] = sum(found)
-    assert best_a(shadows, inside) == max(GRID, key=slow.__getitem__)
+        return sum(found)
+
+    each = {t: max(GRID, key=lambda a, t=t: slow(t, a, False)) for t in softer}
+    best = max(softer, key=lambda t: slow(t, each[t], use_inside))
+    assert best_settings(softer, inside, GRID, use_inside=use_inside) == (best, each[best])
+
+
+def test_one_pair_of_shadows_chooses_nothing_and_what_is_given_stays():
+    _, shadows, inside, _, _n = world(m=2)
+    every = dict.fromkeys(TEMPERATURES, shadows)
+    assert best_settings(every, inside, GRID, use_inside=True) == UNTRIED
+    assert best_settings({3.0: shadows}, inside, (0.7,), use_inside=False) == (3.0, 0.7)
+
+
+def two_classes(log_true):
+    return np.stack([log_true, np.log(-np.expm1(log_true))], axis=-1)
+
+
+def test_softened_probabilities_are_those_of_divided_logits():
+    logits = np.random.default_rng(0).normal(0, 5, (3, 6, 4))
+    for temperature in (1.0, 2.5):
+        got = softened(log_softmax(logits, axis=-1), temperature)
+        np.testing.assert_allclose(got, log_softmax(logits / temperature, axis=-1), atol=1e-12)
+    assert np.isfinite(softened(np.array([[0.0, -np.inf]]), 2.0)).all()
+
+
+def saturated(seed=0, n=400, z=300, m=8):
+    """Sure of nearly everything: members stand out among probabilities of 0.999 and more."""
+    rng = np.random.default_rng(seed)
+    base, inside = rng.normal(8, 1, n + z), np.zeros((m, n + z), dtype=bool)
+    for pair in range(0, m, 2):
+        inside[pair, :n] = rng.random(n) < 0.5
+        inside[pair + 1, :n] = ~inside[pair, :n]
+    hard = rng.random(n + z) < 0.2
+    member = rng.random(n) < 0.5
+
+    def answer(seen):
+        return base + 1.5 * seen - hard * ~seen * rng.exponential(12, n + z) + 0.5 * rng.normal(size=n + z)
+
+    ids = tuple(f"r{i}" for i in range(n + z))
+    models = [Known(ids, answer(row)) for row in (np.concatenate([member, np.zeros(z, dtype=bool)]), *inside)]
+    own = [Shadow(frozenset(np.array(ids)[row]), model) for row, model in zip(inside, models[1:], strict=True)]
+    records = Records(ids, ids, (0,) * (n + z))
+    ctx = RunContext(0, shadow_source=lambda count: own[:count])
+    knowledge = Knowledge(None, None, records.take(range(n, n + z)), num_labels=2, num_attribute_values=0)
+    return models[0], records.take(range(n)), knowledge, ctx, member
+
+
+class Known:
+    """Answers two-class log-odds by record id."""
+
+    def __init__(self, ids, odds):
+        self.odds = dict(zip(ids, odds, strict=True))
+
+    def predict(self, records, *, draw=0):
+        odds = np.array([self.odds[key] for key in records.ids])
+        return Predictions(records.ids, np.stack([-np.logaddexp(0, -odds), -np.logaddexp(0, odds)], axis=1))
+
+
+@pytest.mark.parametrize("mode", ["online", "offline"])
+def test_the_temperature_uncovers_members_among_saturated_answers(mode):
+    view, candidates, knowledge, ctx, member = saturated()
+    plain, chosen = (
+        RMIA(shadows=8, mode=mode, temperature=t).score(view, candidates, knowledge, ctx).values for t in (1.0, None)
+    )
+    assert auc(chosen, member) > auc(plain, member) + 0.015
 
 
 def test_saturated_probabilities_stay_finite_and_in_order():
@@ -82,6 +161,7 @@ def test_saturated_probabilities_stay_finite_and_in_order():
 @pytest.mark.parametrize(("options", "said"), [
     ({"gamma": 0.0}, "gamma: expected a ratio above 0, got 0.0"),
     ({"a": 1.5}, "a: expected a number from 0 to 1, got 1.5"),
+    ({"temperature": 0.0}, "temperature: expected a number above 0, got 0.0"),
     ({"queries": 0}, "expected queries >= 1"),
 ])  # fmt: skip
 def test_options_that_make_no_sense_are_refused(options, said):

@@ -93,3 +93,42 @@ def test_the_worst_classs_interval_is_widened() -> None:
     answers, truth = noisy(3)
     found = measure_attribute([run_of(answers, truth)])
     assert found.estimates["worst_class_recall"].level == pytest.approx(1 - 0.05 / 3)
+
+
+def test_hand_computed_with_values_absent_and_a_best_baseline() -> None:
+    """Values 0, 1 and 3 occur; 2 does not and 3 is never answered. Recalls 3/4, 1/2, 0: mean 5/12; accuracy 4/7."""
+    truth = [0, 0, 0, 0, 1, 1, 3]
+    answers = [0, 0, 0, 2, 1, 0, 1]
+    guess = [0, 0, 1, 1, 1, 1, 3]  # recalls 1/2, 1, 1: mean 5/6; accuracy 5/7
+    prior = np.array([0.5, 0.25, 0.25, 0.0])  # mean of the shares of 0, 1 and 3: 1/4; by record 2.5/7
+    found = measure_attribute([run_of(answers, truth, values=4, prior=prior, baselines={"age": np.array(guess)})])
+    values = {name: e.value for name, e in found.estimates.items() if isinstance(e, Estimate)}
+    assert values["balanced_accuracy"] == pytest.approx(5 / 12)
+    assert values["accuracy"] == pytest.approx(4 / 7)
+    assert values["worst_class_recall"] == 0
+    assert found.details["worst_class"] == 3
+    assert values["baseline_balanced_accuracy"] == pytest.approx(5 / 6)
+    assert values["gain_balanced_accuracy"] == pytest.approx(5 / 12 - 5 / 6)
+    assert values["gain_accuracy"] == pytest.approx(4 / 7 - 5 / 7)
+    assert found.details["best_baseline"] == {"balanced_accuracy": "age", "accuracy": "age"}
+
+
+def test_accuracy_is_compared_with_the_guess_that_may_prefer_common_values() -> None:
+    """The guess with each value alike gets 0.5; the one by frequency 0.9, more than the commonest value's 0.8."""
+    truth = np.array([0] * 80 + [1] * 20)
+    alike, common = np.where(np.arange(100) % 2, truth, 1 - truth), truth.copy()
+    common[90:] = 0
+    baselines, frequent = {"age": alike}, {"age": common}
+    found = measure_attribute([run_of(truth, truth, 2, baselines=baselines, by_frequency=frequent)]).estimates
+    assert found["baseline_accuracy"].value == pytest.approx(0.9)
+    assert found["baseline_balanced_accuracy"].value == pytest.approx(0.5)
+
+
+def test_more_than_the_ceiling_is_flagged() -> None:
+    """And an attack below it, or above it by chance alone, is not."""
+    answers, truth = noisy(4, skill=0.9)
+    weak = noisy(4, skill=0.2)[0]
+    assert "above the ceiling" in measure_attribute([run_of(answers, truth, ceiling=weak)]).warnings[0]
+    for ceiling in (answers, truth):
+        assert measure_attribute([run_of(answers, truth, ceiling=ceiling)]).warnings == ()
+    assert measure_attribute([run_of(answers, truth)]).warnings == ()

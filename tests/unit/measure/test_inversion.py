@@ -179,3 +179,43 @@ def test_recall_as_published_counts_special_tokens_as_recovered():
     ).estimates  # fmt: skip
     assert found["position_recall"].value == pytest.approx(2 / 6)
     assert found["recall_with_special_tokens"].value == pytest.approx(6 / 10)
+
+
+def ranked_run(truth, tables) -> InversionRun:
+    guessed = tuple(tuple(int(row[0]) for row in table) for table in tables)
+    ids = tuple(f"r{i}" for i in range(len(truth)))
+    return InversionRun(ids, guessed, tuple(truth), CONTENT, NEVER, ranked=tuple(tables))
+
+
+def test_top_k_recall_is_that_of_a_search_through_each_row() -> None:
+    """And its guess names the k tokens that most auxiliary texts hold, for every row."""
+    rng, truth, auxiliary = np.random.default_rng(0), texts(seed=1), texts(seed=2)
+    tables = [np.array([rng.permutation(100)[:10] for _ in text]) for text in truth]
+    found = measure_inversion([ranked_run(truth, tables)], auxiliary).estimates
+    for name, counts in (("", lambda t: t != -1), ("content_", lambda t: t in CONTENT)):
+        rows = zip((t for text in truth for t in text), np.concatenate(tables).tolist(), strict=True)
+        asked = [(t, row) for t, row in rows if counts(t)]
+        holding = Counter(t for text in auxiliary for t in set(text) if counts(t))
+        common = sorted(holding, key=lambda t: (-holding[t], t))
+        for k in (5, 10):
+            value = np.mean([t in row[:k] for t, row in asked])
+            guess = np.mean([t in common[:k] for t, _ in asked])
+            assert found[f"{name}top_{k}_recall"].value == pytest.approx(value)
+            assert found[f"baseline_{name}top_{k}_recall"].value == pytest.approx(guess)
+            assert found[f"gain_{name}top_{k}_recall"].value == pytest.approx(value - guess)
+
+
+def test_top_k_recall_stands_only_where_an_attack_ranks_so_many() -> None:
+    truth = texts()
+    tables = [np.full((len(text), 6), 7) for text in truth]
+    assert "top_5_recall" in measure_inversion([ranked_run(truth, tables)], texts(seed=9)).estimates
+    assert "top_10_recall" not in measure_inversion([ranked_run(truth, tables)], texts(seed=9)).estimates
+    assert not any("top_" in name for name in measure_inversion([run_of(truth, truth)], texts(seed=9)).estimates)
+
+
+def test_a_ranking_of_other_rows_is_refused() -> None:
+    truth = texts(n=2)
+    run = ranked_run(truth, [np.zeros((len(text), 5), int) for text in truth])
+    short = tuple(table[:10] for table in run.ranked)
+    with pytest.raises(ValueError, match="10 rankings"):
+        InversionRun(run.ids, run.guessed, run.truth, CONTENT, NEVER, ranked=short)

@@ -173,14 +173,14 @@ def test_a_console_of_any_encoding_gets_the_table(run):
 
 
 def test_runs_on_the_same_data_stand_side_by_side(sample_run, read_tables):
-    """Entries of both runs in one row, told apart only when intervals do not overlap."""
+    """Entries of both runs in one row, with the interval of their difference."""
     one, other = sample_run.build(), sample_run.build("smoke")
     better = dataclasses.replace(other.defenses[0], utility=sample_run.estimate(0.9, 0.01))
     other = dataclasses.replace(other, defenses=(better, *other.defenses[1:]))
     text = render_comparison([one, other])
     rows = [row for t in read_tables(text) for row in t]
-    assert ["none", "accuracy (test)", "0.75 [0.73, 0.77]", "0.90 [0.89, 0.91]", "yes"] in rows
-    assert ["dp-adam epsilon=8", "accuracy (test)", "0.74 [0.72, 0.76]", "0.74 [0.72, 0.76]", "no"] in rows
+    assert ["none", "accuracy (test)", "0.75 [0.73, 0.77]", "0.90 [0.89, 0.91]", "0.15 [0.13, 0.17]", "yes"] in rows
+    assert ["dp-adam epsilon=8", "accuracy (test)", "0.74 [0.72, 0.76]", "0.74 [0.72, 0.76]", "0.00 [-0.03, 0.03]", "no"] in rows
     assert "**Run 2: SMOKE RUN" in text
 
 
