@@ -61,7 +61,9 @@ class CellMeasures:
         if not self.tested_parts:
             return p_value(self.tested, self.tested_null)
         gain = self.tested is not self.measures.get(self.headline)
-        return significance(self.tested_parts, self.tested_null, scale=Scale.DIFFERENCE if gain else Scale.RATE)
+        scale = Scale.DIFFERENCE if gain else Scale.RATE
+        # Guessing is a hypothesis about every model, and not about their mean.
+        return significance(self.tested_parts, self.tested_null, scale=scale, sharp=True)
 
 
 def measure_cell(

@@ -11,9 +11,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy import stats
 
 from dpeval.measure.halves import unit_names
 from dpeval.measure.influence import Part, combination, difference, ratio_part
@@ -68,6 +69,8 @@ def _check(name: str, array: Ints, n: int, values: int) -> None:
         raise ValueError(f"AttributeRun: {name} must lie in 0..{values - 1}, got {array.min()}..{array.max()}")
 
 
+_UPPER = 0.975
+"""Where the two quantiles are compared."""
 _METRICS = ("balanced_accuracy", "accuracy")
 
 
@@ -87,7 +90,7 @@ def measure_attribute(runs: Sequence[AttributeRun], *, level: float = 0.95) -> M
     for metric in _METRICS:
         attack = [_score(run, run.answers, metric) for run in runs]
         name, baseline = _best_baseline(runs, metric)
-        gains = [difference(a, b) for a, b in zip(attack, baseline, strict=True)]
+        gains = [_difference(run, a, b, metric) for run, a, b in zip(runs, attack, baseline, strict=True)]
         found[metric] = estimate(attack, level=level)
         found[f"baseline_{metric}"] = estimate(baseline, level=level)
         found[f"gain_{metric}"] = estimate(gains, level=level, scale=Scale.DIFFERENCE)
@@ -118,6 +121,22 @@ def _recall(run: AttributeRun, right: Floats, value: int) -> Part:
     return ratio_part(right * own, own, run.units)
 
 
+def _difference(run: AttributeRun, a: Part, b: Part, metric: str) -> Part:
+    """``a - b``; in balanced accuracy a rare class is a small sample, whose deviation is known as well as it is small.
+
+    Its records weigh more by Student's over the normal quantile and the n - 1 of a variance (Cochran 1977, §5.4).
+    """
+    part = difference(a, b)
+    if metric == "accuracy":
+        return part
+    factor = np.ones(run.values)
+    for value in np.unique(run.truth).tolist():
+        m = len({unit for unit, own in zip(run.units, run.truth == value, strict=True) if own})
+        if m > 1:
+            factor[value] = np.sqrt(m / (m - 1)) * stats.t.ppf(_UPPER, m - 1) / stats.norm.ppf(_UPPER)
+    return replace(part, influence=part.influence * factor[run.truth])
+
+
 def _best_baseline(runs: Sequence[AttributeRun], metric: str) -> tuple[str, list[Part]]:
     known = {
         "majority": [_score(run, np.full(len(run.truth), np.bincount(run.truth).argmax()), metric) for run in runs]
@@ -146,7 +165,7 @@ def _ceiling(runs: Sequence[AttributeRun], metric: str, level: float) -> Mapping
 def _above_ceiling(runs: Sequence[AttributeRun], level: float) -> tuple[str, ...]:
     """A warning where the attack reads significantly more than the classifier of the raw text that should bound it."""
     parts = [
-        difference(_score(run, run.answers, _METRICS[0]), _score(run, run.ceiling, _METRICS[0]))
+        _difference(run, _score(run, run.answers, _METRICS[0]), _score(run, run.ceiling, _METRICS[0]), _METRICS[0])
         for run in runs
         if run.ceiling is not None
     ]

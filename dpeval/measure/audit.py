@@ -12,6 +12,7 @@ True
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,9 +25,9 @@ from dpeval.measure.epsilon import EpsilonBound, upper_rate
 from dpeval.measure.halves import calibration_half
 from dpeval.measure.membership import MembershipRun
 from dpeval.measure.one_run import one_run_bound
-from dpeval.types import Undefined
+from dpeval.types import Floats, Undefined
 
-_SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
+_SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.45, 0.5)
 """Shares of the records that may be guessed "member" (from the top) and "non-member" (from the bottom)."""
 
 
@@ -40,15 +41,27 @@ class DesignError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class _Coins:
-    """Membership from the most to the least member-like record; ties ordered by a hash, never by position."""
+    """Membership from the most to the least member-like record; ties ordered by a hash, never by position.
+
+    ``chance`` is the share of members among the records of the same score: what a guess inside a tie is worth, where
+    the order in the tie is luck.
+    """
 
     is_member: NDArray[np.bool_]
+    chance: Floats
 
     def guess(self, plan: _Plan) -> _Count:
-        n = len(self.is_member)
+        return self._guess(plan, self.is_member.astype(np.float64))
+
+    def expected(self, plan: _Plan) -> _Count:
+        return self._guess(plan, self.chance)
+
+    def _guess(self, plan: _Plan, member: Floats) -> _Count:
+        n = len(member)
         top = round(plan.top * n)
         bottom = min(round(plan.bottom * n), n - top)
-        right = int(self.is_member[:top].sum()) + int((~self.is_member[n - bottom :]).sum())
+        # Rounded down, but not for what adding up has lost.
+        right = math.floor(float(member[:top].sum()) + float((1 - member[n - bottom :]).sum()) + 1e-9)
         return _Count(right, top + bottom)
 
 
@@ -62,12 +75,6 @@ class _Plan:
 class _Count:
     right: int
     guesses: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Halves:
-    planning: tuple[_Coins, ...]
-    counting: tuple[_Coins, ...]
 
 
 def audit_one_run(
@@ -86,10 +93,12 @@ def audit_one_run(
             "the one-run bound needs each record included by its own fair coin; this split was made another way. "
             "Split with independent coins, or use the two-rate bound over repeated trainings"
         )
-    share, plan = _planned(runs, delta, alpha, salt)
-    coins = _split(runs, salt, share).counting
+    planning = _coins(runs, salt, calibration=True)
+    plan = _best_plan(planning, alpha)
+    share = _audited_share(planning, plan, delta, alpha)
+    coins = _coins(runs, salt, calibration=False, share=share)
     m = sum(len(each.is_member) for each in coins)
-    if m == 0 or plan is None:
+    if m == 0 or not any(len(each.is_member) for each in planning):
         return Undefined("no record that shares its coin with no other is left to audit")
     counts = [each.guess(plan) for each in coins]
     right, guesses = sum(c.right for c in counts), sum(c.guesses for c in counts)
@@ -98,35 +107,32 @@ def audit_one_run(
     return replace(found, details=said)
 
 
-def _planned(runs: Sequence[MembershipRun], delta: float, alpha: float, salt: int) -> tuple[float, _Plan | None]:
-    """How many records to audit and how to guess them, by what it would have given on the calibration half.
+def _audited_share(planning: Sequence[_Coins], plan: _Plan, delta: float, alpha: float) -> float:
+    """How many of the records to audit: δ costs 2 m δ, so where it is large fewer audited coins show more.
 
-    δ costs 2 m δ, so where δ is large fewer audited coins show more; those left out count as fixed data.
+    Those left out count as fixed data. Every share is judged at the accuracy of the whole calibration half: what a part
+    of it happens to give is luck.
     """
-    best: tuple[tuple[float, float], float, _Plan | None] = ((-1.0, -1.0), 1.0, None)
-    for share in _AUDITED:
-        coins = _split(runs, salt, share).planning
-        m = sum(len(each.is_member) for each in coins)
-        if m == 0:
-            continue
-        plan = _best_plan(coins, alpha)
-        counts = [each.guess(plan) for each in coins]
-        right, guesses = sum(c.right for c in counts), sum(c.guesses for c in counts)
-        bound = one_run_bound(m=m, r=guesses, v=right, delta=delta, alpha=alpha)
-        if (bound.epsilon, bound.ceiling) > best[0]:
-            best = ((bound.epsilon, bound.ceiling), share, plan)
-    return best[1], best[2]
+    counts = [each.expected(plan) for each in planning]
+    m, right = sum(len(each.is_member) for each in planning), sum(c.right for c in counts)
+    guesses = sum(c.guesses for c in counts)
+
+    def worth(share: float) -> tuple[float, float]:
+        r = round(share * guesses)
+        bound = one_run_bound(m=max(r, round(share * m)), r=r, v=min(r, int(share * right)), delta=delta, alpha=alpha)
+        return bound.epsilon, bound.ceiling
+
+    return max(_AUDITED, key=worth)
 
 
-def _split(runs: Sequence[MembershipRun], salt: int, share: float) -> _Halves:
-    planning, counting = [], []
+def _coins(runs: Sequence[MembershipRun], salt: int, *, calibration: bool, share: float = 1.0) -> tuple[_Coins, ...]:
+    """The audited records of one half, for each run: those that share their coin with no other."""
+    found = []
     for run in runs:
         sizes = Counter(run.units)
         audited = np.array([sizes[unit] == 1 and _place(salt, unit) < share for unit in run.units])
-        first = calibration_half(run.units, salt)
-        planning.append(_ordered(run, audited & first, salt))
-        counting.append(_ordered(run, audited & ~first, salt))
-    return _Halves(tuple(planning), tuple(counting))
+        found.append(_ordered(run, audited & (calibration_half(run.units, salt) == calibration), salt))
+    return tuple(found)
 
 
 def _place(salt: int, unit: str) -> float:
@@ -139,15 +145,21 @@ def _ordered(run: MembershipRun, keep: NDArray[np.bool_], salt: int) -> _Coins:
     at = np.flatnonzero(keep)
     tie = [hashlib.sha256(f"{salt}\x1ftie\x1f{run.ids[i]}".encode()).hexdigest() for i in at]
     order = sorted(range(len(at)), key=lambda k: (-float(run.scores[at[k]]), tie[k]))
-    return _Coins(run.is_member[at[order]] if len(at) else np.zeros(0, dtype=np.bool_))
+    if not order:
+        return _Coins(np.zeros(0, dtype=np.bool_), np.zeros(0))
+    member = run.is_member[at[order]]
+    _, places, sizes = np.unique(run.scores[at[order]], return_inverse=True, return_counts=True)
+    return _Coins(member, (np.bincount(places, weights=member) / sizes)[places])
 
 
 def _best_plan(coins: Sequence[_Coins], alpha: float) -> _Plan:
-    def promise(plan: _Plan) -> float:
-        counts = [c.guess(plan) for c in coins]
-        guesses, right = sum(c.guesses for c in counts), sum(c.right for c in counts)
-        return 1 - upper_rate(guesses - right, guesses, alpha) if guesses else 0.0
-
+    """By the accuracy that each plan promises, at a level divided by their number: the best of many is partly luck."""
     plans = [_Plan(top, bottom) for top, bottom in product(_SHARES, _SHARES) if top + bottom > 0]
+
+    def promise(plan: _Plan) -> float:
+        counts = [c.expected(plan) for c in coins]
+        guesses, right = sum(c.guesses for c in counts), sum(c.right for c in counts)
+        return 1 - upper_rate(guesses - right, guesses, alpha / len(plans)) if guesses else 0.0
+
     # The first of equals: where nothing promises anything, guess everything.
     return max([_Plan(0.5, 0.5), *plans], key=promise)

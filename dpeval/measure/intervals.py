@@ -38,6 +38,8 @@ from dpeval.measure.influence import Part
 from dpeval.types import Estimate, Floats
 
 _SMALLEST_P = 1e-12
+_TRUSTED = 0.95
+"""Under a sharp null few models are trusted as at this level, however small the p-value."""
 _FEW_LOPSIDED = 2
 """So few models get the score interval alone: it is wide already."""
 
@@ -81,6 +83,19 @@ class Trials:
 
 
 @dataclass(frozen=True)
+class _Asked:
+    """A two-sided level, and whether it tests a null of which every model is an instance (see :func:`significance`)."""
+
+    level: float
+    sharp: bool = False
+
+    @property
+    def freedom_level(self) -> float:
+        """The level at which few models have to be trusted."""
+        return min(self.level, _TRUSTED) if self.sharp else self.level
+
+
+@dataclass(frozen=True)
 class _Spread:
     """Variance of the mean over models: what records shared by all models bring, and the rest."""
 
@@ -101,11 +116,14 @@ class _Spread:
         """Of the mean over models."""
         return self.shared + self.own
 
-    def quantile(self, level: float) -> float:
+    def quantile(self, asked: _Asked) -> float:
         """What multiplies the standard deviation: each part has its own quantile, and the squares add up."""
+        level = asked.level
         if self.variance <= 0:
             return _quantile(level, self.record_freedom)
-        freedom = own_freedom(self.models, self.explained, level) if self.models > 1 else self.record_freedom
+        freedom = (
+            own_freedom(self.models, self.explained, asked.freedom_level) if self.models > 1 else self.record_freedom
+        )
         squares = (
             self.shared * _quantile(level, self.record_freedom) ** 2
             + self.own * _quantile(level, min(freedom, self.record_freedom)) ** 2
@@ -140,6 +158,7 @@ def hierarchical(
     trials: Trials,
     level: float = 0.95,
     scale: Scale = Scale.RATE,
+    sharp: bool = False,
 ) -> Estimate:
     """Interval of the mean over models (see the module's docstring).
 
@@ -150,6 +169,7 @@ def hierarchical(
         trials: what the value can be worth in yes/no trials, inside (0, 1) and at its edges.
         level: two-sided confidence level.
         scale: the range of possible values.
+        sharp: for tests alone, see :func:`significance`.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not len(array) or within.matrix.shape != (len(array), len(array)):
@@ -160,15 +180,15 @@ def hierarchical(
     if within.clustered and within.units < 2:
         # One group says nothing of how groups vary.
         return Estimate(value, *_WHOLE[scale], n=n, level=level, models=len(array))
-    bounds = _BOUNDS[scale](value, array, within, trials, level)
+    bounds = _BOUNDS[scale](value, array, within, trials, _Asked(level, sharp))
     return Estimate(value, min(bounds.low, value), max(bounds.high, value), n=n, level=level, models=len(array))
 
 
-def _rate_bounds(value: float, values: Floats, within: RecordCovariance, trials: Trials, level: float) -> Bounds:
+def _rate_bounds(value: float, values: Floats, within: RecordCovariance, trials: Trials, asked: _Asked) -> Bounds:
     rate = min(max(value, 0.0), 1.0)
     binomial = rate * (1 - rate)
     spread = _spread(values, within, least=binomial / trials.most)
-    quantile = spread.quantile(level)
+    quantile = spread.quantile(asked)
     effective = binomial / spread.variance if binomial > 0 else trials.edge
     score = wilson(rate, effective, quantile)
     if not spread.models_differ or len(values) <= _FEW_LOPSIDED or binomial == 0:
@@ -183,18 +203,18 @@ def _logit_bounds(rate: float, half: float) -> Bounds:
     return Bounds(float(special.expit(middle - half)), float(special.expit(middle + half)))
 
 
-def _difference_bounds(value: float, values: Floats, within: RecordCovariance, trials: Trials, level: float) -> Bounds:
+def _difference_bounds(value: float, values: Floats, within: RecordCovariance, trials: Trials, asked: _Asked) -> Bounds:
     spread = _spread(values, within, least=0.0)
-    z = _quantile(level, math.inf)
+    z = _quantile(asked.level, math.inf)
     # Where nothing differs on n records a difference of this size is still possible (Tango 1998, no discordant pair).
-    half = max(spread.quantile(level) * math.sqrt(spread.variance), z**2 / (trials.edge + z**2))
+    half = max(spread.quantile(asked) * math.sqrt(spread.variance), z**2 / (trials.edge + z**2))
     return Bounds(max(value - half, -1.0), min(value + half, 1.0))
 
 
-def _free_bounds(value: float, values: Floats, within: RecordCovariance, trials: Trials, level: float) -> Bounds:
+def _free_bounds(value: float, values: Floats, within: RecordCovariance, trials: Trials, asked: _Asked) -> Bounds:
     del trials
     spread = _spread(values, within, least=0.0)
-    half = spread.quantile(level) * math.sqrt(spread.variance)
+    half = spread.quantile(asked) * math.sqrt(spread.variance)
     return Bounds(value - half, value + half)
 
 
@@ -224,21 +244,29 @@ def estimate(parts: Sequence[Part], *, level: float = 0.95, scale: Scale = Scale
 
 
 def critical(parts: Sequence[Part], level: float) -> float:
-    """How many standard errors the half-width of the interval at ``level`` is: 1.96 for many models at 95 %."""
+    """How many standard errors from a sharp null are significant at ``level``: 1.96 for many models at 95 %."""
     within = record_covariance(parts)
-    return _spread(np.array([p.value for p in parts]), within, least=0.0).quantile(level)
+    return _spread(np.array([p.value for p in parts]), within, least=0.0).quantile(_Asked(level, sharp=True))
 
 
-def significance(parts: Sequence[Part], null: float, *, scale: Scale = Scale.RATE) -> float:
+def significance(parts: Sequence[Part], null: float, *, scale: Scale = Scale.RATE, sharp: bool = False) -> float:
     """Two-sided p-value of ``null``: one minus the largest level whose interval still leaves it out.
 
     Taken from the intervals themselves, so that few models weigh as little at p = 0.001 as they do at 0.05.
+
+    Args:
+        parts: one for each model.
+        null: the value under the hypothesis.
+        scale: the range of possible values.
+        sharp: whether the hypothesis is about every model (nothing leaks from any: guessing) and not about the mean
+            over trainings (two defenses leak equally, though each training differs). Under it models differ by what
+            records explain and nothing else, so that a small spread between them need not be distrusted.
     """
     within = record_covariance(parts)
     trials, values = total_trials(parts, within.units), [p.value for p in parts]
 
     def excluded(level: float) -> bool:
-        found = hierarchical(values, within, n=within.units, trials=trials, level=level, scale=scale)
+        found = hierarchical(values, within, n=within.units, trials=trials, level=level, scale=scale, sharp=sharp)
         return found.excludes(null)
 
     low, high = _SMALLEST_P, 1.0

@@ -37,7 +37,7 @@ def bags_of_rows(school: School, texts: Sequence[Rows], training: Training) -> B
     decoder, study = RowDecoder.fit(school, training)
     held = np.flatnonzero(school.tried)
     tried = _counted(decoder, study, [school.views[0][i] for i in held], school)
-    threshold = best_threshold(tried, [school.words(i) for i in held])
+    threshold = best_threshold(tried, [school.words(int(i)) for i in held])
     fine = [bool(len(rows) and np.isfinite(rows).all() and np.any(rows)) for rows in texts]
     found = iter(_counted(decoder, study, [rows for rows, good in zip(texts, fine, strict=True) if good], school))
     return tuple(answer(next(found), threshold) if good else () for good in fine)
@@ -52,7 +52,7 @@ def guessed_rows(
     """
     held = np.flatnonzero(school.tried)
     tried = _counted(decoder, study, [school.views[0][i] for i in held], school)
-    threshold = best_threshold(tried, [school.words(i) for i in held])
+    threshold = best_threshold(tried, [school.words(int(i)) for i in held])
     found = [np.full(count, NO_ANSWER, dtype=np.int64) for _, count in places]
     for rows, slots in zip(found, _counted(decoder, study, texts, school), strict=True):
         bag = answer(slots, threshold)[: len(rows)]

@@ -41,12 +41,12 @@ def whole_words(checkpoint: Checkpoint) -> list[str]:
 def _composed(spoken: Sequence[Sequence[str]], words: Sequence[str], rng: np.random.Generator) -> str:
     whole = [*_piece(spoken, rng), *_piece(spoken, rng)]
     if words:
-        whole = [words[rng.integers(len(words))] if rng.random() < _CHANGED else word for word in whole]
+        whole = [words[int(rng.integers(len(words)))] if rng.random() < _CHANGED else word for word in whole]
     return " ".join(whole)
 
 
 def _piece(spoken: Sequence[Sequence[str]], rng: np.random.Generator) -> Sequence[str]:
-    text = spoken[rng.integers(len(spoken))]
+    text = spoken[int(rng.integers(len(spoken)))]
     length = min(len(text), int(rng.integers(_LEAST, _MOST + 1)))
     start = int(rng.integers(0, len(text) - length + 1))
     return text[start : start + length]

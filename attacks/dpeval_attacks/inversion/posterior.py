@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from scipy.special import log_softmax
@@ -29,6 +30,7 @@ _TEMPERS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
 _PLACE_COUNTS = 20.0
 """Rows at a place that weigh as much as all places together do, in the prior of that place."""
 _AT_ONCE = 512
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +110,7 @@ def fit_posterior(sample: Sample, held_out: Sample, table: Rows, *, allowed: Int
     return replace(first, temper=max(_TEMPERS, key=probability))
 
 
-def in_parts(sample: Sample, of: Callable[[Sample], Rows]) -> list[Rows]:
+def in_parts(sample: Sample, of: Callable[[Sample], _Found]) -> list[_Found]:
     """``of`` each part of ``sample`` in turn: probabilities of a whole vocabulary are large."""
     numbers = np.arange(len(sample))
     return [of(sample.where(numbers // _AT_ONCE == part)) for part in range(-(-len(sample) // _AT_ONCE))]

@@ -40,7 +40,7 @@ def occupied(expected: Floats, tokens: Ints, *, most: int = 12) -> Occupied:
     """Slots of tokens of which a text holds ``expected`` many on average, as if counts were Poisson's."""
     likely = np.flatnonzero(expected > _LEAST / 2)
     deep = range(most)
-    table = poisson.sf(np.arange(most)[None, :], expected[likely][:, None])
+    table = np.asarray(poisson.sf(np.arange(most)[None, :], expected[likely][:, None]))
     pairs = [((int(tokens[i]), j), float(row[j])) for i, row in zip(likely, table, strict=True) for j in deep]
     return sorted((p for p in pairs if p[1] > _LEAST / 2), key=lambda pair: -pair[1])
 

@@ -141,7 +141,10 @@ def _moderated(side: _Side, pooled: float, difficulty: Floats) -> tuple[Floats, 
     """Each record's variance drawn towards what records of its difficulty have, and its degrees of freedom, ``(n,)``.
 
     The logarithm of a sample variance with d degrees of freedom lies ``ψ(d/2) - log(d/2)`` above that of the true one,
-    with variance ``ψ'(d/2)``: what spreads beyond that is spread of the true variances (Smyth 2004, §6.2).
+    with variance ``ψ'(d/2)``: what spreads beyond that is spread of the true variances (Smyth 2004, §6.2). The scale
+    of the prior is the geometric mean of Smyth's and the variance of all answers together: answers that fall now on one
+    side of the decision and now on the other are no chi-square, and where two of them happen to agree the logarithm
+    believes them too much, just for the records that stand out.
     """
     used = side.freedom > 0
     if used.sum() < FEWEST:
@@ -151,7 +154,7 @@ def _moderated(side: _Side, pooled: float, difficulty: Floats) -> tuple[Floats, 
     level = _trend(difficulty, logs, used)
     excess = float(np.square(logs - level[used]).sum() / (used.sum() - 2) - polygamma(1, half).mean())
     prior = float(np.clip(2 * inverse_trigamma(excess), LEAST, MOST))
-    scale = np.exp(level + psi(prior / 2) - np.log(prior / 2))
+    scale = np.sqrt(np.exp(level + psi(prior / 2) - np.log(prior / 2)) * pooled)
     freedom = prior + side.freedom
     return np.maximum((prior * scale + side.squares) / freedom, (SHARE * SMALLEST) ** 2), freedom
 

@@ -132,3 +132,16 @@ def test_more_than_the_ceiling_is_flagged() -> None:
     for ceiling in (answers, truth):
         assert measure_attribute([run_of(answers, truth, ceiling=ceiling)]).warnings == ()
     assert measure_attribute([run_of(answers, truth)]).warnings == ()
+
+
+@pytest.mark.parametrize(("shares", "coins"), [((0.6, 0.4), 1), ((0.9, 0.1), 1), ((0.9, 0.1), 2), ((0.25,) * 4, 2)])
+def test_the_gain_of_an_attack_without_skill_covers_nothing(shares: tuple[float, ...], coins: int) -> None:
+    """300 experiments; the rare value has twelve targets, and the best of several coins is what has to be beaten."""
+    hits = 0
+    for seed in range(300):
+        rng = np.random.default_rng([7, seed])
+        truth = rng.choice(len(shares), 120, p=shares)
+        guesses = {f"coin {i}": rng.integers(0, len(shares), 120) for i in range(coins)}
+        run = run_of(rng.integers(0, len(shares), 120), truth, len(shares), baselines=guesses)
+        hits += not measure_attribute([run]).estimates["gain_balanced_accuracy"].excludes(0.0)
+    assert hits / 300 >= 0.93
