@@ -15,8 +15,8 @@ class ControlConfig:
     """How much validating the attacks may cost."""
 
     seeds: int | Literal["all"] = 1
-    """On how many seeds of the matrix, from the first, controls are trained and attacked. What needs neither a training
-    nor an attack on embeddings (attacks on the answers of the untrained model) runs on every seed anyway."""
+    """On how many seeds of the matrix, from the first, controls are trained and attacked. One asks whether an attack
+    works at all; on several it has to work on every one, so that no single lucky model validates it."""
 
     def __post_init__(self) -> None:
         if self.seeds != "all" and self.seeds < 1:

@@ -233,21 +233,15 @@ def _with_attribute(records: Records) -> Records:
 def _controls(
     experiment: Experiment, data: int, model: int, splits: dict[int, Split], dataset: Dataset, cells: list[Cell]
 ) -> Iterator[Job]:
-    """The control jobs of one data set and model: all of them on the first seeds, those that cost little on every."""
+    """The control jobs of one data set and model, on as many seeds as the matrix says."""
     on_predictions = tuple(dict.fromkeys(c.attack for c in cells if c.tap is None))
     at_taps = dict.fromkeys((c.attack, c.tap) for c in cells if c.tap is not None)
     positive = tuple(Trial(a, None, "positive") for a in on_predictions)
     negative = tuple(Trial(a, None, "negative") for a in on_predictions)
     clear = tuple(Trial(a, tap, role) for a, tap in at_taps for role in ("positive", "negative"))
-    cheap = tuple(t for t in negative if not as_attack(t.attack).shadows and experiment.limit is None)
-    whole = experiment.controls.first(experiment.seeds)
-    for seed in experiment.seeds:
+    for seed in experiment.controls.first(experiment.seeds):
         parts = splits[seed]
-        roles = [
-            (OVERFIT, few_of(parts, seed), positive if seed in whole else ()),
-            (UNTRAINED, parts, negative + clear if seed in whole else cheap),
-        ]
-        for control, held, trials in roles:
+        for control, held, trials in ((OVERFIT, few_of(parts, seed), positive), (UNTRAINED, parts, negative + clear)):
             if trials:
                 job = _job(experiment, control, data, model, seed, held, dataset, trials, control=True)
                 yield from with_shadows([job], halves_of(held), CONTROL_SHADOWS)

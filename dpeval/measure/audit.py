@@ -5,7 +5,7 @@
 >>> rng = np.random.default_rng(0)
 >>> coins = rng.random(600) < 0.5
 >>> run = MembershipRun(tuple(f"r{i}" for i in range(600)), coins + 0.1 * rng.normal(size=600), coins)
->>> audit_one_run([run], independent_coins=True, delta=1e-5).epsilon > 4
+>>> audit_one_run([run], independent_coins=True, delta=1e-5).epsilon > 3
 True
 """
 

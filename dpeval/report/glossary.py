@@ -84,7 +84,7 @@ MEASURES = (
     Definition(
         r"exposure median",
         "Of the planted canaries, the median exposure: by how many halvings of the field it stands above the canaries "
-        "that were held out, log2(N) - log2(rank).",
+        "that were held out, log2(N) - log2(rank); over several seeds the mean of their medians.",
         1.0,
         always=True,
     ),
@@ -96,7 +96,8 @@ MEASURES = (
     Definition(
         r"epsilon|ε",
         "A lower bound on ε that follows from how well the attack worked, whatever the claim: for one record, central, "
-        "add or remove one, at δ = 1e-05. The bound that judges a claim stands with the claim, at the claim's δ.",
+        "add or remove one, at δ = 1e-05 and the confidence of the intervals, not adjusted for the number of cells. "
+        "The bound that judges a claim stands with the claim, at the claim's δ and a level that all audits share.",
     ),
     Definition(
         r"worst class recall", "Of the records of the attribute value that fares worst, the share named rightly."

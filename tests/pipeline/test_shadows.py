@@ -53,8 +53,6 @@ shadows = {n}
 use = "extract-canary"
 """
 TARGETS, CONTROLS = 2, 2
-UNTRAINED_AGAIN = 1
-"""On the second seed the untrained control is made once more, for the attacks without shadows."""
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +96,7 @@ def test_workers_and_order_change_no_bit(
 
 
 def test_four_shadows_cost_four_trainings_for_all_attacks_and_seeds(done: Run) -> None:
-    assert len(releases(done.out)) == TARGETS + CONTROLS + UNTRAINED_AGAIN + 4 + CONTROLS * CONTROL_SHADOWS
+    assert len(releases(done.out)) == TARGETS + CONTROLS + 4 + CONTROLS * CONTROL_SHADOWS
     assert Status.FAILED not in {cell.status for cell in done.result.cells}
     assert set(done.result.provenance.trials.values()) == {TARGETS}, "shadows are no tuning trials"
 
@@ -137,7 +135,7 @@ def test_more_shadows_extend_those_that_are_there(done: Run, everything: Callabl
 
 
 def test_the_plan_counts_the_shadows_and_a_smoke_run_has_few(everything: Callable[[int], Path], tmp_path: Path) -> None:
-    total = TARGETS + CONTROLS + UNTRAINED_AGAIN + 16 + CONTROLS * CONTROL_SHADOWS
+    total = TARGETS + CONTROLS + 16 + CONTROLS * CONTROL_SHADOWS
     assert f"of them {total} trainings (24 of them shadow releases" in render_plan(everything(16), tmp_path / "out")
     assert "(12 of them shadow releases" in render_plan(everything(16), tmp_path / "out", limit=60)
 

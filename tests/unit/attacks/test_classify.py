@@ -89,3 +89,16 @@ def test_classes_of_one_record_do_not_stop_the_fit(model):
     rng = np.random.default_rng(0)
     tiny = Lesson(rng.standard_normal((4, 3)), np.array([0, 1, 2, 2]), np.arange(4))
     assert np.isfinite(fit(tiny, model).log_probs(rng.standard_normal((2, 3)), 3)).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_labels_that_hardly_repeat_are_learnt_without_a_warning(model):
+    """Thirty-two rows of twenty-four values: scikit-learn would warn. Only repeated ones count."""
+    rng = np.random.default_rng(0)
+    labels = np.concatenate([np.arange(20), np.repeat(np.arange(20, 24), 3)])
+    rows = Lesson(rng.standard_normal((len(labels), 3)), labels, np.arange(len(labels)))
+    scores = fit(rows, model).log_probs(rng.standard_normal((2, 3)), 24)
+    assert (scores[:, :20] == MISSING).all()
+    assert (scores[:, 20:] > MISSING).all()
+    singles = Lesson(rows.features[:22], np.arange(22), np.arange(22))
+    assert np.isfinite(fit(singles, model).log_probs(rng.standard_normal((2, 3)), 22)).all()

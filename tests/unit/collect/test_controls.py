@@ -42,12 +42,12 @@ use = "attribute-probe"
 THRESHOLD, LIRA, PROBE = ("mia-threshold", "mia-lira", "attribute-probe")
 
 
-def controls(folder: Path, text: str = "", limit: int | None = None) -> dict[tuple[int, str], list[tuple[str, str]]]:
+def controls(folder: Path, text: str = "") -> dict[tuple[int, str], list[tuple[str, str]]]:
     """The (attack, role) pairs of each control job, by seed and label."""
     tiny_checkpoint(folder)
     file = folder / "m.toml"
     file.write_text(MATRIX.format(model=folder, controls=text), encoding="utf-8")
-    experiment = read_matrix(file, limit=limit)
+    experiment = read_matrix(file)
     jobs = plan(experiment, load_materials(experiment)).jobs
     return {
         (job.seed, job.defense.label.split()[0]): [(t.attack.label, t.role) for t in job.trials]
@@ -56,14 +56,12 @@ def controls(folder: Path, text: str = "", limit: int | None = None) -> dict[tup
     }
 
 
-def test_by_default_what_is_cheap_runs_on_every_seed(tmp_path: Path) -> None:
-    """No training, no shadows, no attack on embeddings: the threshold attack on the untrained model."""
+def test_by_default_controls_run_on_the_first_seed(tmp_path: Path) -> None:
     found = controls(tmp_path)
+    assert set(found) == {(0, "positive"), (0, "negative")}
     assert found[0, "positive"] == [(THRESHOLD, "positive"), (LIRA, "positive")]
     both = [(PROBE, "positive"), (PROBE, "negative")]
     assert found[0, "negative"] == [(THRESHOLD, "negative"), (LIRA, "negative"), *both]
-    cheap = [(THRESHOLD, "negative")]
-    assert {key: found[key] for key in found if key[0]} == {(1, "negative"): cheap, (2, "negative"): cheap}
 
 
 @pytest.mark.parametrize(("text", "seeds"), [('seeds = "all"', 3), ("seeds = 2", 2), ("seeds = 9", 3)])
@@ -72,10 +70,6 @@ def test_a_setting_validates_on_more_seeds(tmp_path: Path, text: str, seeds: int
     whole = [seed for seed in range(3) if (seed, "positive") in found]
     assert whole == list(range(seeds))
     assert all(found[seed, "negative"] == found[0, "negative"] for seed in whole)
-
-
-def test_smoke_runs_validate_on_one_seed(tmp_path: Path) -> None:
-    assert {seed for seed, _ in controls(tmp_path, limit=30)} == {0}
 
 
 @pytest.mark.parametrize("text", ["seeds = 0", 'seeds = "some"', "seeds = true", "seed = 1"])

@@ -180,7 +180,14 @@ def test_runs_on_the_same_data_stand_side_by_side(sample_run, read_tables):
     text = render_comparison([one, other])
     rows = [row for t in read_tables(text) for row in t]
     assert ["none", "accuracy (test)", "0.75 [0.73, 0.77]", "0.90 [0.89, 0.91]", "0.15 [0.13, 0.17]", "yes"] in rows
-    assert ["dp-adam epsilon=8", "accuracy (test)", "0.74 [0.72, 0.76]", "0.74 [0.72, 0.76]", "0.00 [-0.03, 0.03]", "no"] in rows
+    assert [
+        "dp-adam epsilon=8",
+        "accuracy (test)",
+        "0.74 [0.72, 0.76]",
+        "0.74 [0.72, 0.76]",
+        "0.00 [-0.03, 0.03]",
+        "no",
+    ] in rows
     assert "**Run 2: SMOKE RUN" in text
 
 
