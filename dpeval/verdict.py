@@ -69,7 +69,7 @@ class Consistent:
             ""
             if self.smallest_refutable is None or not math.isfinite(self.smallest_refutable)
             else f", and {100 * POWER:.0f} % of such experiments would refute this claim if the true ε were "
-            f"{self.smallest_refutable:.2f} and the attack the best possible"
+            f"{self.smallest_refutable:.2f} and the attack the best possible, planned without error"
         )
         return (
             f"claim not refuted: ε = {self.claimed.epsilon:.4g} is claimed, this attack shows ε > "

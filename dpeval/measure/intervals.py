@@ -10,14 +10,13 @@ variance, and S² the spread between models that was seen. C is known well and g
 groups, :mod:`~dpeval.measure.clusters`); max(D, S²) / R rests on R - 1 differences and gets Student's quantile, with
 more degrees of freedom the more D exceeds S² (:mod:`~dpeval.measure.freedom`). The squares of both half-widths add up.
 Values in [0, 1] get a score (Wilson) interval with the effective number of trials that V implies; it is never of zero
-width. Models near 0 or 1 differ less than those in the
-middle, so that a few of them understate V: where three models or more differ by more than records explain, the interval
-of the log-odds is covered as well.
+width. Models near 0 or 1 differ less than those in the middle, so that a few of them understate V: where three models
+or more differ by more than records explain, the interval of the log-odds is covered as well.
 
-Coverage (tests/calibration): nominal 95 %, observed 93 to 97.5 % for 1, 3 and more models, up to 98.5 % for 3 and 5
-that do not differ. With two models no interval of useful width is exact: theirs are wide, and cover 92 to 99.8 %. Where
-most models are at 98 % or more and a few far below (a spread four times what records explain), skewness costs coverage:
-85 to 92 % for 3 to 10 models, 75 to 88 % for two.
+Coverage (tests/calibration, and a wider map of designs): nominal 95 %, observed 91 to 98 % for one model, 93 to 98.8 %
+for 3 and more, the upper end where models do not differ. With two models no interval of useful width is exact: theirs
+are wide, and cover 91 to 99.8 %. Where most models are at 98 % or more and a few far below (a spread four times what
+records explain), skewness costs coverage: 85 to 95 % for 3 to 10 models, 75 to 88 % for two.
 
 >>> from dpeval.measure.influence import ratio_part
 >>> estimate([ratio_part([0] * 20, [1] * 20, [f"r{i}" for i in range(20)])])

@@ -110,7 +110,7 @@ def power_lines(verdict: Verdict) -> list[str]:
             "Detection limit: none; no true ε would have refuted this claim here"
             if math.isinf(limit)
             else f"Detection limit: {percent(POWER)} of such experiments would refute this claim if the true ε were "
-            f"{number(limit)} and the attack the best possible; a weaker leak goes unseen"
+            f"{number(limit)} and the attack the best possible, planned without error; a weaker leak goes unseen"
         )
     return lines
 

@@ -88,5 +88,5 @@ def _refutable(result: RunResult) -> Iterator[str]:
         else:
             yield (
                 f"{start}; {claimed} would have been refuted with {percent(POWER)} power if the true ε were "
-                f"{number(limit)} and the attack the best possible; a weaker leak goes unseen."
+                f"{number(limit)} and the attack the best possible, planned without error; a weaker leak goes unseen."
             )
