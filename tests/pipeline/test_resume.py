@@ -29,9 +29,17 @@ def entries(out: Path) -> dict[str, int]:
     return {str(p.parent.relative_to(out)): p.stat().st_mtime_ns for p in found}
 
 
+HEARS = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("dpeval", run_name="__main__", alter_sys=True)
+"""
+
+
 def start(*words: object) -> subprocess.Popen[bytes]:
+    """A run of its own, which hears an interrupt even where the tests run behind a shell that has it ignored."""
     return subprocess.Popen(
-        [sys.executable, "-m", "dpeval", *map(str, words)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        [sys.executable, "-c", HEARS, *map(str, words)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
 
 
