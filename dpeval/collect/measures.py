@@ -18,7 +18,7 @@ from dpeval.jobs import Trial, as_attack, is_published_protocol
 from dpeval.measure.attribute import measure_attribute
 from dpeval.measure.canaries import measure_canaries
 from dpeval.measure.influence import Part
-from dpeval.measure.intervals import Scale, critical, significance
+from dpeval.measure.intervals import Scale, critical, sharp_reach, significance
 from dpeval.measure.inversion import InversionRun, measure_inversion
 from dpeval.measure.membership import PREVALENCE, MembershipRun, measure_gain, measure_membership
 from dpeval.measure.multiple import p_value
@@ -55,15 +55,21 @@ class CellMeasures:
 
     @cached_property
     def p_value(self) -> float | None:
-        """Two-sided, before the adjustment."""
+        """Two-sided, before the adjustment.
+
+        Guessing is a hypothesis about every model: under it models differ by what records explain. What is found must
+        also hold for the mean over trainings, so that p is never below what an interval that reaches guessing allows.
+        """
         if not isinstance(self.tested, Estimate):
             return None
         if not self.tested_parts:
             return p_value(self.tested, self.tested_null)
         gain = self.tested is not self.measures.get(self.headline)
         scale = Scale.DIFFERENCE if gain else Scale.RATE
-        # Guessing is a hypothesis about every model, and not about their mean.
-        return significance(self.tested_parts, self.tested_null, scale=scale, sharp=True)
+        sharp = significance(self.tested_parts, self.tested_null, scale=scale, sharp=True)
+        if self.tested.excludes(self.tested_null):
+            return sharp
+        return max(sharp, 1 - self.tested.level, significance(self.tested_parts, self.tested_null, scale=scale))
 
 
 def measure_cell(
@@ -163,29 +169,29 @@ def _fixed_rows(runs: list[InversionRun]) -> int | None:
     return lengths.pop() if len(lengths) == 1 else None
 
 
-def _quantile(found: CellMeasures, level: float) -> float:
-    return critical(found.tested_parts, level) if found.tested_parts else float(stats.norm.ppf(0.5 + level / 2))
-
-
 def with_limit(found: CellMeasures, comparisons: int) -> CellMeasures:
     """``found`` with the smallest value of its headline that would have been told from its null with 80 % power.
 
-    At the level that is left for one of ``comparisons`` tests (Bonferroni, which Holm's first step is), and by the
-    quantile that few models leave there: a limit at the level of a single test, or by the normal quantile, would
-    promise more than the adjusted test keeps.
+    Told means what :attr:`CellMeasures.p_value` asks for: records alone exclude guessing at the level that is left for
+    one of ``comparisons`` tests (Bonferroni, which Holm's first step is), and so does the interval over trainings at
+    its own level, by the quantile that few models leave there.
     """
     tested = found.tested
     if not isinstance(tested, Estimate):
         return found
-    usual, adjusted = (
-        _quantile(found, level) for level in (tested.level, 1 - (1 - tested.level) / max(1, comparisons))
-    )
-    error = (tested.high - tested.low) / 2 / usual
+    half = (tested.high - tested.low) / 2
+    alpha = (1 - tested.level) / max(1, comparisons)
+    if found.tested_parts:
+        error, reach = half / critical(found.tested_parts, tested.level), sharp_reach(found.tested_parts, 1 - alpha)
+    else:
+        error = half / float(stats.norm.ppf(0.5 + tested.level / 2))
+        reach = error * float(stats.norm.ppf(1 - alpha / 2))
+    needed = max(half, reach) + float(stats.norm.ppf(POWER)) * error
     if found.headline == "auc":
         # What counts is the error where there is nothing to find; near an AUC of 1 it is much smaller.
         value = min(max(tested.value, 1e-3), 1 - 1e-3)
-        error *= 0.5 / math.sqrt(value * (1 - value))
+        needed *= 0.5 / math.sqrt(value * (1 - value))
     null = found.null if found.null is not None else found.tested_null
-    limit = min(1.0, null + (adjusted + float(stats.norm.ppf(POWER))) * error)
+    limit = min(1.0, null + needed)
     shown = Estimate(limit, limit, limit, n=tested.n, level=tested.level, models=tested.models)
     return replace(found, measures=found.measures | {f"detectable_{found.headline}": shown})

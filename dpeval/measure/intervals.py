@@ -39,8 +39,6 @@ from dpeval.measure.influence import Part
 from dpeval.types import Estimate, Floats
 
 _SMALLEST_P = 1e-12
-_TRUSTED = 0.95
-"""Under a sharp null few models are trusted as at this level, however small the p-value."""
 _FEW_LOPSIDED = 2
 """So few models get the score interval alone: it is wide already."""
 
@@ -90,11 +88,6 @@ class _Asked:
     level: float
     sharp: bool = False
 
-    @property
-    def freedom_level(self) -> float:
-        """The level at which few models have to be trusted."""
-        return min(self.level, _TRUSTED) if self.sharp else self.level
-
 
 @dataclass(frozen=True)
 class _Spread:
@@ -122,9 +115,7 @@ class _Spread:
         level = asked.level
         if self.variance <= 0:
             return _quantile(level, self.record_freedom)
-        freedom = (
-            own_freedom(self.models, self.explained, asked.freedom_level) if self.models > 1 else self.record_freedom
-        )
+        freedom = own_freedom(self.models, self.explained, asked.level) if self.models > 1 else self.record_freedom
         squares = (
             self.shared * _quantile(level, self.record_freedom) ** 2
             + self.own * _quantile(level, min(freedom, self.record_freedom)) ** 2
@@ -132,11 +123,11 @@ class _Spread:
         return math.sqrt(squares / self.variance)
 
 
-def _spread(values: Floats, within: RecordCovariance, least: float) -> _Spread:
+def _spread(values: Floats, within: RecordCovariance, least: float, *, sharp: bool = False) -> _Spread:
     models, matrix = len(values), within.matrix
     record_freedom = within.freedom
     records = float(matrix.sum()) / models**2
-    if models == 1:
+    if models == 1 or sharp:
         return _Spread(max(records, least), 0.0, record_freedom)
     mean_covariance = (float(matrix.sum()) - float(np.trace(matrix))) / (models * (models - 1))
     explained = float(np.trace(matrix)) / models - mean_covariance
@@ -188,7 +179,7 @@ def hierarchical(
 def _rate_bounds(value: float, values: Floats, within: RecordCovariance, trials: Trials, asked: _Asked) -> Bounds:
     rate = min(max(value, 0.0), 1.0)
     binomial = rate * (1 - rate)
-    spread = _spread(values, within, least=binomial / trials.most)
+    spread = _spread(values, within, least=binomial / trials.most, sharp=asked.sharp)
     quantile = spread.quantile(asked)
     effective = binomial / spread.variance if binomial > 0 else trials.edge
     score = wilson(rate, effective, quantile)
@@ -205,7 +196,7 @@ def _logit_bounds(rate: float, half: float) -> Bounds:
 
 
 def _difference_bounds(value: float, values: Floats, within: RecordCovariance, trials: Trials, asked: _Asked) -> Bounds:
-    spread = _spread(values, within, least=0.0)
+    spread = _spread(values, within, least=0.0, sharp=asked.sharp)
     z = _quantile(asked.level, math.inf)
     # Where nothing differs on n records a difference of this size is still possible (Tango 1998, no discordant pair).
     half = max(spread.quantile(asked) * math.sqrt(spread.variance), z**2 / (trials.edge + z**2))
@@ -214,7 +205,7 @@ def _difference_bounds(value: float, values: Floats, within: RecordCovariance, t
 
 def _free_bounds(value: float, values: Floats, within: RecordCovariance, trials: Trials, asked: _Asked) -> Bounds:
     del trials
-    spread = _spread(values, within, least=0.0)
+    spread = _spread(values, within, least=0.0, sharp=asked.sharp)
     half = spread.quantile(asked) * math.sqrt(spread.variance)
     return Bounds(value - half, value + half)
 
@@ -245,9 +236,16 @@ def estimate(parts: Sequence[Part], *, level: float = 0.95, scale: Scale = Scale
 
 
 def critical(parts: Sequence[Part], level: float) -> float:
-    """How many standard errors from a sharp null are significant at ``level``: 1.96 for many models at 95 %."""
+    """How many standard errors the interval reaches at ``level``: 1.96 for many models at 95 %, 4.30 for three."""
     within = record_covariance(parts)
-    return _spread(np.array([p.value for p in parts]), within, least=0.0).quantile(_Asked(level, sharp=True))
+    return _spread(np.array([p.value for p in parts]), within, least=0.0).quantile(_Asked(level))
+
+
+def sharp_reach(parts: Sequence[Part], level: float) -> float:
+    """How far from a sharp null the mean over models must lie to be significant at ``level``."""
+    within = record_covariance(parts)
+    spread = _spread(np.array([p.value for p in parts]), within, least=0.0, sharp=True)
+    return spread.quantile(_Asked(level, sharp=True)) * math.sqrt(spread.variance)
 
 
 def significance(parts: Sequence[Part], null: float, *, scale: Scale = Scale.RATE, sharp: bool = False) -> float:
@@ -261,7 +259,7 @@ def significance(parts: Sequence[Part], null: float, *, scale: Scale = Scale.RAT
         scale: the range of possible values.
         sharp: whether the hypothesis is about every model (nothing leaks from any: guessing) and not about the mean
             over trainings (two defenses leak equally, though each training differs). Under it models differ by what
-            records explain and nothing else, so that a small spread between them need not be distrusted.
+            records explain and nothing else, so that the spread between them takes no part.
     """
     within = record_covariance(parts)
     trials, values = total_trials(parts, within.units), [p.value for p in parts]

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from dpeval.collect.measures import CellMeasures
 from dpeval.measure.freedom import own_freedom
 from dpeval.measure.influence import Part, auc_part, difference, rate_parts, ratio_part
 from dpeval.measure.intervals import Scale, estimate, significance
+from dpeval.measure.membership import MembershipRun, measure_membership
 from dpeval.measure.multiple import holm, tied_ranks
 from dpeval.measure.predictive import ppv, predictive_value
 from dpeval.measure.separate import difference_of, separate_p_value
@@ -129,3 +131,33 @@ def test_intervals_that_overlap_may_differ_for_certain() -> None:
     assert separate_p_value(*few) > separate_p_value(one, other)
     with pytest.raises(ValueError, match="one level"):
         difference_of(one, Estimate(0.5, 0.4, 0.6, n=500, level=0.9))
+
+
+def cell_of(runs: list[MembershipRun]) -> CellMeasures:
+    auc = measure_membership(runs, resamples=1)
+    value = auc.estimates["auc"]
+    return CellMeasures({"auc": value}, "auc", 0.5, value, 0.5, parts=auc.parts["auc"], tested_parts=auc.parts["auc"])
+
+
+def null_runs(rng: np.random.Generator, models: int, n: int = 200) -> list[MembershipRun]:
+    ids = tuple(f"r{i}" for i in range(n))
+    return [MembershipRun(ids, rng.normal(size=n), rng.random(n) < 0.5) for _ in range(models)]
+
+
+@pytest.mark.parametrize("models", [1, 3])
+def test_guessing_is_seldom_called_a_leak_even_at_the_level_of_many_cells(models: int) -> None:
+    """Attacks without any power: p < 0.05 / 30 no more often than that, and p < 0.05 in at most 5 %."""
+    rng = np.random.default_rng(models)
+    ps = [cell_of(null_runs(rng, models)).p_value or 0.0 for _ in range(300)]
+    for alpha in (0.05, 0.05 / 30):
+        assert sum(p < alpha for p in ps) <= stats.binom.ppf(0.999, len(ps), alpha)
+
+
+def test_a_strong_leak_is_told_from_guessing_among_many_cells_with_three_models_that_differ() -> None:
+    """AUC near 0.68, 0.76 and 0.84 on 600 records: no family of 30 hides it."""
+    rng = np.random.default_rng(5)
+    runs = []
+    for shift in (0.66, 1.0, 1.4):
+        member = rng.random(600) < 0.5
+        runs.append(MembershipRun(tuple(f"r{i}" for i in range(600)), rng.normal(size=600) + shift * member, member))
+    assert (cell_of(runs).p_value or 1.0) < 0.05 / 30
