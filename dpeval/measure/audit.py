@@ -5,7 +5,7 @@
 >>> rng = np.random.default_rng(0)
 >>> coins = rng.random(600) < 0.5
 >>> run = MembershipRun(tuple(f"r{i}" for i in range(600)), coins + 0.1 * rng.normal(size=600), coins)
->>> audit_one_run([run], independent_coins=True, delta=1e-5).epsilon > 3
+>>> audit_one_run([run], independent_coins=True, delta=1e-5).epsilon > 4
 True
 """
 
@@ -33,6 +33,10 @@ _SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.45, 0.5)
 
 _AUDITED = (1.0, 0.5, 0.25, 0.125, 0.0625)
 """Shares of the records whose coins are audited."""
+
+
+_PARTS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
+"""Where :func:`_place` puts the records of each part that plans are tried on."""
 
 
 class DesignError(ValueError):
@@ -93,10 +97,11 @@ def audit_one_run(
             "the one-run bound needs each record included by its own fair coin; this split was made another way. "
             "Split with independent coins, or use the two-rate bound over repeated trainings"
         )
-    planning = _coins(runs, salt, calibration=True)
+    # In parts: what the share of members happens to be differs between them, as it will on the other half.
+    planning = [coins for part in _PARTS for coins in _coins(runs, salt, True, part)]
     plan = _best_plan(planning, alpha)
     share = _audited_share(planning, plan, delta, alpha)
-    coins = _coins(runs, salt, calibration=False, share=share)
+    coins = _coins(runs, salt, False, (0.0, share))
     m = sum(len(each.is_member) for each in coins)
     if m == 0 or not any(len(each.is_member) for each in planning):
         return Undefined("no record that shares its coin with no other is left to audit")
@@ -125,12 +130,14 @@ def _audited_share(planning: Sequence[_Coins], plan: _Plan, delta: float, alpha:
     return max(_AUDITED, key=worth)
 
 
-def _coins(runs: Sequence[MembershipRun], salt: int, *, calibration: bool, share: float = 1.0) -> tuple[_Coins, ...]:
-    """The audited records of one half, for each run: those that share their coin with no other."""
+def _coins(
+    runs: Sequence[MembershipRun], salt: int, calibration: bool, places: tuple[float, float]
+) -> tuple[_Coins, ...]:
+    """The records of one half at these places, for each run: those that share their coin with no other."""
     found = []
     for run in runs:
         sizes = Counter(run.units)
-        audited = np.array([sizes[unit] == 1 and _place(salt, unit) < share for unit in run.units])
+        audited = np.array([sizes[unit] == 1 and places[0] <= _place(salt, unit) < places[1] for unit in run.units])
         found.append(_ordered(run, audited & (calibration_half(run.units, salt) == calibration), salt))
     return tuple(found)
 

@@ -140,8 +140,13 @@ def cell_of(runs: list[MembershipRun]) -> CellMeasures:
 
 
 def null_runs(rng: np.random.Generator, models: int, n: int = 200) -> list[MembershipRun]:
-    ids = tuple(f"r{i}" for i in range(n))
-    return [MembershipRun(ids, rng.normal(size=n), rng.random(n) < 0.5) for _ in range(models)]
+    return [MembershipRun(names(n), rng.normal(size=n), rng.random(n) < 0.5) for _ in range(models)]
+
+
+def planted(shift: float, seed: int, n: int = 600) -> MembershipRun:
+    rng = np.random.default_rng([5, seed])
+    member = rng.random(n) < 0.5
+    return MembershipRun(names(n), rng.normal(size=n) + shift * member, member)
 
 
 @pytest.mark.parametrize("models", [1, 3])
@@ -155,9 +160,14 @@ def test_guessing_is_seldom_called_a_leak_even_at_the_level_of_many_cells(models
 
 def test_a_strong_leak_is_told_from_guessing_among_many_cells_with_three_models_that_differ() -> None:
     """AUC near 0.68, 0.76 and 0.84 on 600 records: no family of 30 hides it."""
-    rng = np.random.default_rng(5)
-    runs = []
-    for shift in (0.66, 1.0, 1.4):
-        member = rng.random(600) < 0.5
-        runs.append(MembershipRun(tuple(f"r{i}" for i in range(600)), rng.normal(size=600) + shift * member, member))
+    runs = [planted(shift, k) for k, shift in enumerate((0.66, 1.0, 1.4))]
     assert (cell_of(runs).p_value or 1.0) < 0.05 / 30
+
+
+def test_what_one_training_alone_shows_is_no_leak_of_the_mean() -> None:
+    """Records alone exclude guessing at any level; the interval over three trainings does not, and has its say."""
+    found = cell_of([planted(shift, k) for k, shift in enumerate((0.0, 0.0, 3.0))])
+    assert isinstance(found.tested, Estimate)
+    assert significance(found.tested_parts, 0.5, sharp=True) < 1e-4
+    assert not found.tested.excludes(0.5)
+    assert (found.p_value or 0.0) >= 0.05

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpeval.measure.canaries import _medians, exposures, measure_canaries
+from dpeval.measure.intervals import wilson
 from dpeval.measure.membership import MembershipRun
 from dpeval.types import Estimate, Undefined
 
@@ -76,9 +77,13 @@ def test_models_that_remember_unequally_widen_the_interval_of_the_median():
     found = measure_canaries([run(1, shift=0.0), run(2, shift=1.5), run(3, shift=4.0)])["exposure_median"]
     each = [measure_canaries([run(k + 1, shift=s)])["exposure_median"].value for k, s in enumerate((0.0, 1.5, 4.0))]
     assert found.value == pytest.approx(np.mean(each))
-    # Student's 97.5 % quantile with two degrees of freedom; exposure has its own limits.
-    half = 4.302653 * np.std(each, ddof=1) / np.sqrt(3)
-    assert found.low <= max(0.0, found.value - half) + 1.0
+    # At least the score interval of a rate whose variance is the spread of the three, at Student's 97.5 % quantile with
+    # two degrees of freedom; one that forgot the spread, or took the normal quantile, is narrower.
+    most = np.log2(max((~run(k).is_member).sum() for k in (1, 2, 3)) + 1)
+    rate = found.value / most
+    alone = wilson(rate, rate * (1 - rate) / (np.var(each, ddof=1) / most**2 / 3), 4.302653)
+    assert found.low <= alone.low * most * 1.02
+    assert found.high >= alone.high * most * 0.98
     assert found.high <= np.log2(201)
     assert found.high - found.low > 3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -81,8 +82,19 @@ def test_an_inverted_canary_attack_fails_too(tiny: Tiny) -> None:
 
 
 @pytest.mark.parametrize("attack", [Coin(), ThresholdAttack(), LearnedAttack(), CanaryExtraction(), LiRA(), RMIA()])
-def test_an_attack_with_the_right_sign_or_without_skill_passes(tiny: Tiny, attack: Attack) -> None:
+def test_an_attack_with_the_right_sign_or_without_skill_passes(tiny: Tiny, attack: Attack, monkeypatch) -> None:
+    """And the same attack turned round does not, where it has skill."""
     scores_higher_for_members(subject_of(attack, tiny))
+    way = "extract" if isinstance(attack, ExtractionAttack) else "score"
+    right = getattr(type(attack), way)
+
+    def reversed_scores(self, view, candidates, knowledge, ctx):
+        found = right(self, view, candidates, knowledge, ctx)
+        return Scores(found.ids, -found.values)
+
+    monkeypatch.setattr(type(attack), way, reversed_scores)
+    with nullcontext() if isinstance(attack, Coin) else pytest.raises(ContractError, match="wrong sign"):
+        scores_higher_for_members(subject_of(attack, tiny))
 
 
 def test_the_oracle_is_sure_of_its_members_and_of_nobody_else() -> None:
