@@ -27,7 +27,7 @@ from dpeval.measure.membership import MembershipRun
 from dpeval.measure.one_run import one_run_bound
 from dpeval.types import Floats, Undefined
 
-_SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.45, 0.5)
+_SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 """Shares of the records that may be guessed "member" (from the top) and "non-member" (from the bottom)."""
 
 
@@ -35,7 +35,7 @@ _AUDITED = (1.0, 0.5, 0.25, 0.125, 0.0625)
 """Shares of the records whose coins are audited."""
 
 
-_PARTS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
+_PARTS = ((0.0, 0.5), (0.5, 1.0))
 """Where :func:`_place` puts the records of each part that plans are tried on."""
 
 
